@@ -116,7 +116,9 @@ fn convert(
     let reading = allowance.sibling();
     reading.take(cost)?;
     let mut converter = Converter::new(config.mapping, config.index.clone());
-    let (mut text, mut ends, mut answer) = (Vec::new(), Vec::new(), ExportAnswer::default());
+    // Documents are about as long as the records that they are made of.
+    let (mut text, mut ends, mut answer) =
+        (Vec::with_capacity(body.len()), Vec::new(), ExportAnswer::default());
     read::<Error>(encoding, body, |context, record| {
         let begin = text.len();
         let converted = record.and_then(|record| {

@@ -3,14 +3,17 @@
 //! [`DocumentMapping::Otel`] keeps the model of OpenTelemetry: `attributes`, `resource`, `scope`, `body`. With
 //! [`DocumentMapping::Ecs`] attributes are top-level fields by the names of the Elastic Common Schema.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Datelike, Timelike};
 
 use crate::attributes::{UniqueNames, push_attributes, push_member, push_name, push_text, push_value};
-use crate::message::{AnyValue, KeyValue, LogRecord, ValueKind};
+use crate::message::{AnyValue, KeyValue, LogRecord};
 use crate::request::RecordContext;
-use crate::target::{DataStream, IndexNames, is_routing};
+use crate::target::{DataStream, StreamTarget, StreamTargets, is_routing};
 
 /// Form of documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +63,7 @@ pub struct Converter {
     mapping: DocumentMapping,
     /// Index of all documents, where they have one.
     index: Option<Arc<str>>,
-    names: IndexNames,
+    streams: StreamTargets,
 }
 
 /// Names of attributes beside those that they get.
@@ -109,86 +112,128 @@ const ECS_RECORD: [(&str, &str); 6] = [
 impl Converter {
     /// Makes one; all documents go to an index of this name, where it is given.
     pub fn new(mapping: DocumentMapping, index: Option<Arc<str>>) -> Self {
-        Self { mapping, index, names: IndexNames::default() }
+        Self { mapping, index, streams: StreamTargets::default() }
     }
 
     /// Appends the document of a record as JSON and returns the name of its index. `now_ns` is the time of a record that has
-    /// none.
+    /// none. A context belongs to one converter.
     ///
     /// # Errors
     /// Why there is no document; nothing is appended.
     pub fn convert(
         &mut self,
-        context: &RecordContext,
-        record: &LogRecord,
+        context: &RecordContext<'_>,
+        record: &LogRecord<'_>,
         now_ns: u64,
         out: &mut Vec<u8>,
     ) -> Result<Arc<str>, RecordError> {
         let time = [record.time_unix_nano, record.observed_time_unix_nano].into_iter().find(|time| *time > 0);
-        let time = instant(time.unwrap_or(now_ns))?;
+        let time = InstantText::new(time.unwrap_or(now_ns))?;
         let observed = match record.observed_time_unix_nano {
             0 => None,
-            observed => Some(instant(observed)?),
+            observed => Some(InstantText::new(observed)?),
         };
         check_id("trace_id", &record.trace_id, 16)?;
         check_id("span_id", &record.span_id, 8)?;
-        let stream = self.index.is_none().then(|| {
-            let suffix = if self.mapping == DocumentMapping::Otel { ".otel" } else { "" };
-            let lists = [&*record.attributes, &*context.scope.attributes, &*context.resource.attributes];
-            DataStream::of_attributes(lists, suffix)
-        });
+        let texts = context.texts.get_or_init(|| self.context_texts(context));
+        let of_record;
+        let target = match &texts.target {
+            // An attribute of the record comes before those above it.
+            Some(_) if record.attributes.iter().any(|attribute| is_routing(&attribute.key)) => {
+                of_record = self.target(context, &record.attributes);
+                Some(&of_record)
+            }
+            of_context => of_context.as_ref(),
+        };
         out.extend_from_slice(b"{");
-        push_member(out, "@timestamp", &time);
-        if let Some(stream) = &stream {
-            push_name(out, "data_stream");
-            out.extend_from_slice(b"{");
-            push_member(out, "type", "logs");
-            push_member(out, "dataset", &stream.dataset);
-            push_member(out, "namespace", &stream.namespace);
-            out.push(b'}');
+        push_member(out, "@timestamp", time.as_str());
+        if let Some(target) = target {
+            out.extend_from_slice(&target.member);
         }
         match self.mapping {
-            DocumentMapping::Otel => push_otel(context, record, observed.as_deref(), out),
+            DocumentMapping::Otel => {
+                push_otel(record, observed.as_ref(), out);
+                out.extend_from_slice(&texts.members);
+            }
             DocumentMapping::Ecs => push_ecs(context, record, out),
         }
         out.push(b'}');
-        Ok(match (&self.index, stream) {
+        Ok(match (&self.index, target) {
             (Some(index), _) => Arc::clone(index),
-            (None, Some(stream)) => self.names.get(&stream),
+            (None, Some(target)) => Arc::clone(&target.index),
             (None, None) => "logs-generic-default".into(),
         })
     }
+
+    /// Makes what all records of a context have in common.
+    fn context_texts(&mut self, context: &RecordContext<'_>) -> ContextTexts {
+        let mut members = Vec::new();
+        if self.mapping == DocumentMapping::Otel {
+            push_context(context, &mut members);
+        }
+        let target = self.index.is_none().then(|| self.target(context, &[]));
+        ContextTexts { target, members }
+    }
+
+    /// Finds the data stream of records with these attributes.
+    fn target(&mut self, context: &RecordContext<'_>, attributes: &[KeyValue<'_>]) -> Arc<StreamTarget> {
+        let suffix = if self.mapping == DocumentMapping::Otel { ".otel" } else { "" };
+        let lists = [attributes, &*context.scope.attributes, &*context.resource.attributes];
+        self.streams.get(DataStream::of_attributes(lists, suffix))
+    }
 }
 
-/// Bytes of an instant up to its milliseconds.
-const MILLISECONDS_END: usize = 23;
+/// What the documents of a context's records have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ContextTexts {
+    /// Their data stream, unless one of their own attributes chooses another.
+    target: Option<Arc<StreamTarget>>,
+    /// The members that resource and scope become, each behind a comma.
+    members: Vec<u8>,
+}
 
-/// Writes an instant as ISO 8601, with as many digits as it has.
-fn instant(nanoseconds: u64) -> Result<String, RecordError> {
-    let signed = i64::try_from(nanoseconds).map_err(|_| RecordError::Time(nanoseconds))?;
-    let time = DateTime::from_timestamp_nanos(signed).naive_utc();
-    // By hand: it is a tenth of the work for a document otherwise.
-    let mut text = *b"0000-00-00T00:00:00.000000000Z";
-    for (at, digits, mut number) in [
-        (0, 4, time.year().unsigned_abs()),
-        (5, 2, time.month()),
-        (8, 2, time.day()),
-        (11, 2, time.hour()),
-        (14, 2, time.minute()),
-        (17, 2, time.second()),
-        (20, 9, time.nanosecond()),
-    ] {
-        for place in text[at..at + digits].iter_mut().rev() {
-            // A digit fits.
-            *place = b'0' + (number % 10) as u8;
-            number /= 10;
+/// An instant as ISO 8601, with as many digits as it has.
+struct InstantText {
+    text: [u8; 30],
+    length: usize,
+}
+
+impl InstantText {
+    /// Bytes up to the milliseconds.
+    const MILLISECONDS_END: usize = 23;
+
+    /// Writes an instant.
+    fn new(nanoseconds: u64) -> Result<Self, RecordError> {
+        let signed = i64::try_from(nanoseconds).map_err(|_| RecordError::Time(nanoseconds))?;
+        let time = DateTime::from_timestamp_nanos(signed).naive_utc();
+        // By hand: it is a tenth of the work for a document otherwise.
+        let mut text = *b"0000-00-00T00:00:00.000000000Z";
+        for (at, digits, mut number) in [
+            (0, 4, time.year().unsigned_abs()),
+            (5, 2, time.month()),
+            (8, 2, time.day()),
+            (11, 2, time.hour()),
+            (14, 2, time.minute()),
+            (17, 2, time.second()),
+            (20, 9, time.nanosecond()),
+        ] {
+            for place in text[at..at + digits].iter_mut().rev() {
+                // A digit fits.
+                *place = b'0' + (number % 10) as u8;
+                number /= 10;
+            }
         }
+        let mut length = text.len();
+        if nanoseconds.is_multiple_of(1_000_000) {
+            text[Self::MILLISECONDS_END] = b'Z';
+            length = Self::MILLISECONDS_END + 1;
+        }
+        Ok(Self { text, length })
     }
-    let mut text = String::from_utf8_lossy(&text).into_owned();
-    if nanoseconds.is_multiple_of(1_000_000) {
-        text.replace_range(MILLISECONDS_END.., "Z");
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text[..self.length]).unwrap_or_default()
     }
-    Ok(text)
 }
 
 fn check_id(name: &'static str, id: &[u8], expected: usize) -> Result<(), RecordError> {
@@ -227,11 +272,10 @@ fn push_text_unless_empty(out: &mut Vec<u8>, name: &str, text: &str) {
     }
 }
 
-/// Appends the members of the model of OpenTelemetry.
-fn push_otel(context: &RecordContext, record: &LogRecord, observed: Option<&str>, out: &mut Vec<u8>) {
-    let is_kept = |key: &str| !is_routing(key);
+/// Appends the members of the model of OpenTelemetry that a record has.
+fn push_otel(record: &LogRecord<'_>, observed: Option<&InstantText>, out: &mut Vec<u8>) {
     if let Some(observed) = observed {
-        push_member(out, "observed_timestamp", observed);
+        push_member(out, "observed_timestamp", observed.as_str());
     }
     push_text_unless_empty(out, "severity_text", &record.severity_text);
     push_number(out, "severity_number", record.severity_number);
@@ -239,78 +283,72 @@ fn push_otel(context: &RecordContext, record: &LogRecord, observed: Option<&str>
     push_id(out, "trace_id", &record.trace_id);
     push_id(out, "span_id", &record.span_id);
     push_number(out, "trace_flags", record.flags & 0xff);
-    if let Some(AnyValue { value: Some(body) }) = &record.body {
+    if record.body != AnyValue::Empty {
         push_name(out, "body");
         out.push(b'{');
-        match body {
-            ValueKind::Map(_) => {
+        match &record.body {
+            AnyValue::Map(_) => {
                 push_name(out, "structured");
-                push_value(out, record.body.as_ref());
+                push_value(out, &record.body);
             }
             // An array is no object, and a field has one type.
-            ValueKind::Array(_) => {
+            AnyValue::Array(_) => {
                 push_name(out, "structured");
                 out.extend_from_slice(b"{\"value\":");
-                push_value(out, record.body.as_ref());
+                push_value(out, &record.body);
                 out.push(b'}');
             }
             scalar => push_member(out, "text", &scalar_text(scalar)),
         }
         out.push(b'}');
     }
-    if !record.attributes.is_empty() {
-        push_name(out, "attributes");
-        push_attributes(out, &record.attributes, is_kept);
-    }
-    push_number(out, "dropped_attributes_count", record.dropped_attributes_count);
-    push_name(out, "resource");
-    out.push(b'{');
+    push_kept_attributes(&record.attributes, record.dropped_attributes_count, out);
+}
+
+/// Appends the members that resource and scope become in the model of OpenTelemetry, each behind a comma.
+fn push_context(context: &RecordContext<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"resource\":{");
     push_text_unless_empty(out, "schema_url", &context.resource_schema_url);
-    if !context.resource.attributes.is_empty() {
-        push_name(out, "attributes");
-        push_attributes(out, &context.resource.attributes, is_kept);
-    }
-    push_number(out, "dropped_attributes_count", context.resource.dropped_attributes_count);
-    out.push(b'}');
-    push_name(out, "scope");
-    out.push(b'{');
+    push_kept_attributes(&context.resource.attributes, context.resource.dropped_attributes_count, out);
+    out.extend_from_slice(b"},\"scope\":{");
     push_text_unless_empty(out, "name", &context.scope.name);
     push_text_unless_empty(out, "version", &context.scope.version);
     push_text_unless_empty(out, "schema_url", &context.scope_schema_url);
-    if !context.scope.attributes.is_empty() {
-        push_name(out, "attributes");
-        push_attributes(out, &context.scope.attributes, is_kept);
-    }
-    push_number(out, "dropped_attributes_count", context.scope.dropped_attributes_count);
+    push_kept_attributes(&context.scope.attributes, context.scope.dropped_attributes_count, out);
     out.push(b'}');
 }
 
-/// Writes a value that is neither array nor map as text.
-fn scalar_text(value: &ValueKind) -> String {
-    let mut json = Vec::new();
-    match value {
-        ValueKind::Text(text) => return text.clone(),
-        other => push_value(&mut json, Some(&AnyValue { value: Some(other.clone()) })),
+/// Appends attributes, but for those that choose the index, and the number of those that were dropped.
+fn push_kept_attributes(attributes: &[KeyValue<'_>], dropped: u32, out: &mut Vec<u8>) {
+    if !attributes.is_empty() {
+        push_name(out, "attributes");
+        push_attributes(out, attributes, |key| !is_routing(key));
     }
-    let text = String::from_utf8_lossy(&json).into_owned();
+    push_number(out, "dropped_attributes_count", dropped);
+}
+
+/// Writes a value that is neither array nor map as text.
+fn scalar_text<'a>(value: &'a AnyValue<'_>) -> Cow<'a, str> {
     match value {
-        ValueKind::Bytes(_) => text.trim_matches('"').to_owned(),
-        _ => text,
+        AnyValue::Text(text) => Cow::Borrowed(text),
+        AnyValue::Bytes(bytes) => Cow::Owned(STANDARD.encode(bytes)),
+        other => {
+            let mut json = Vec::new();
+            push_value(&mut json, other);
+            Cow::Owned(String::from_utf8_lossy(&json).into_owned())
+        }
     }
 }
 
 /// Appends the members of the Elastic Common Schema. What a record says comes before what its scope and its resource say.
-fn push_ecs(context: &RecordContext, record: &LogRecord, out: &mut Vec<u8>) {
-    /// Names of members that are not attributes.
-    const OWN: usize = 12;
+fn push_ecs(context: &RecordContext<'_>, record: &LogRecord<'_>, out: &mut Vec<u8>) {
     let resource = &context.resource.attributes;
-    let lists: [(&[KeyValue], Renames); 3] = [
+    let lists: [(&[KeyValue<'_>], Renames); 3] = [
         (&record.attributes, &ECS_RECORD),
         (&context.scope.attributes, &ECS_RECORD),
         (resource, &ECS_RESOURCE),
     ];
-    let mut names =
-        UniqueNames::new(lists.iter().map(|(attributes, _)| attributes.len()).sum::<usize>() + OWN);
+    let mut names = UniqueNames::new();
     names.insert("@timestamp");
     names.insert("data_stream");
     // An attribute has the name of a member that is not written.
@@ -322,21 +360,20 @@ fn push_ecs(context: &RecordContext, record: &LogRecord, out: &mut Vec<u8>) {
         }
     };
     push_own("message", &|out, name| match &record.body {
-        Some(AnyValue { value: Some(ValueKind::Text(text)) }) => push_member(out, name, text),
-        Some(AnyValue { value: Some(ValueKind::Array(_) | ValueKind::Map(_)) }) => {
+        AnyValue::Empty => {}
+        AnyValue::Array(_) | AnyValue::Map(_) => {
             let mut json = Vec::new();
-            push_value(&mut json, record.body.as_ref());
+            push_value(&mut json, &record.body);
             push_member(out, name, &String::from_utf8_lossy(&json));
         }
-        Some(AnyValue { value: Some(scalar) }) => push_member(out, name, &scalar_text(scalar)),
-        _ => {}
+        scalar => push_member(out, name, &scalar_text(scalar)),
     });
     push_own("log.level", &|out, name| push_text_unless_empty(out, name, &record.severity_text));
     push_own("event.severity", &|out, name| push_number(out, name, record.severity_number));
     push_own("trace.id", &|out, name| push_id(out, name, &record.trace_id));
     push_own("span.id", &|out, name| push_id(out, name, &record.span_id));
     let text = |key: &str| crate::target::text_of(resource, key);
-    let action = Some(record.event_name.as_str()).filter(|name| !name.is_empty());
+    let action = Some(&*record.event_name).filter(|name| !name.is_empty());
     if let Some(action) = action.or_else(|| crate::target::text_of(&record.attributes, "event.name")) {
         push_own("event.action", &|out, name| push_member(out, name, action));
     }
@@ -355,17 +392,16 @@ fn push_ecs(context: &RecordContext, record: &LogRecord, out: &mut Vec<u8>) {
     }
     for (attributes, renamed) in lists {
         for KeyValue { key, value } in attributes {
-            let is_agent = matches!(
-                key.as_str(),
-                "telemetry.sdk.name" | "telemetry.sdk.version" | "telemetry.sdk.language"
-            );
+            let key = &**key;
+            let is_agent =
+                matches!(key, "telemetry.sdk.name" | "telemetry.sdk.version" | "telemetry.sdk.language");
             if is_routing(key) || is_agent {
                 continue;
             }
-            let name = renamed.iter().find(|(from, _)| from == key).map_or(key.as_str(), |(_, to)| *to);
+            let name = renamed.iter().find(|(from, _)| *from == key).map_or(key, |(_, to)| *to);
             if names.insert(name) {
                 push_name(out, name);
-                push_value(out, value.as_ref());
+                push_value(out, value);
             }
         }
     }

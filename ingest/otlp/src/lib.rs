@@ -11,6 +11,7 @@ pub mod fuzzing;
 mod message;
 mod request;
 mod target;
+mod wire;
 
 pub use answer::ExportAnswer;
 pub use converter::{Converter, DocumentMapping, RecordError};

@@ -1,164 +1,229 @@
 //! Messages of OTLP's protocol, from `opentelemetry/proto/{common,resource,logs}/v1`, in protobuf and in JSON.
 //!
-//! The crate `opentelemetry-proto` has them as well, with the whole SDK behind it; and it reads requests as a whole, which takes
-//! many times their bytes.
+//! The crate `opentelemetry-proto` has them as well, with the whole SDK behind it. It reads requests as a whole, which takes many
+//! times their bytes, and copies each text. Here texts of protobuf are those of the request.
+
+use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
+use crate::wire::{Message, WireError, WireValue};
+
 /// A name with a value.
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct KeyValue {
+pub struct KeyValue<'a> {
     /// The name.
-    #[prost(string, tag = "1")]
     #[serde(deserialize_with = "default_if_null")]
-    pub key: String,
+    pub key: Cow<'a, str>,
     /// The value.
-    #[prost(message, optional, tag = "2")]
-    pub value: Option<AnyValue>,
+    #[serde(deserialize_with = "default_if_null")]
+    pub value: AnyValue<'a>,
 }
 
 /// A value of any type.
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "JsonValue")]
-pub struct AnyValue {
-    /// The value; `None` for an empty one.
-    #[prost(oneof = "ValueKind", tags = "1, 2, 3, 4, 5, 6, 7")]
-    pub value: Option<ValueKind>,
-}
-
-/// The types of a value.
-#[derive(Clone, PartialEq, prost::Oneof)]
-pub enum ValueKind {
+pub enum AnyValue<'a> {
+    /// None.
+    #[default]
+    Empty,
     /// Text.
-    #[prost(string, tag = "1")]
-    Text(String),
+    Text(Cow<'a, str>),
     /// Boolean.
-    #[prost(bool, tag = "2")]
     Bool(bool),
     /// Whole number.
-    #[prost(int64, tag = "3")]
     Int(i64),
     /// Number.
-    #[prost(double, tag = "4")]
     Double(f64),
     /// Array.
-    #[prost(message, tag = "5")]
-    Array(ArrayValue),
+    Array(Vec<AnyValue<'a>>),
     /// Map.
-    #[prost(message, tag = "6")]
-    Map(KeyValueList),
+    Map(Vec<KeyValue<'a>>),
     /// Bytes.
-    #[prost(bytes, tag = "7")]
-    Bytes(Vec<u8>),
-}
-
-/// An array.
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
-#[serde(default)]
-pub struct ArrayValue {
-    /// The elements.
-    #[prost(message, repeated, tag = "1")]
-    #[serde(deserialize_with = "default_if_null")]
-    pub values: Vec<AnyValue>,
-}
-
-/// A map.
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
-#[serde(default)]
-pub struct KeyValueList {
-    /// The members.
-    #[prost(message, repeated, tag = "1")]
-    #[serde(deserialize_with = "default_if_null")]
-    pub values: Vec<KeyValue>,
+    Bytes(Cow<'a, [u8]>),
 }
 
 /// Producer of records, such as a service on a host.
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Resource {
+pub struct Resource<'a> {
     /// Its attributes.
-    #[prost(message, repeated, tag = "1")]
     #[serde(deserialize_with = "default_if_null")]
-    pub attributes: Vec<KeyValue>,
+    pub attributes: Vec<KeyValue<'a>>,
     /// Number of attributes that were dropped.
-    #[prost(uint32, tag = "2")]
     #[serde(deserialize_with = "default_if_null")]
     pub dropped_attributes_count: u32,
 }
 
 /// The library that wrote records.
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct InstrumentationScope {
+pub struct InstrumentationScope<'a> {
     /// Its name.
-    #[prost(string, tag = "1")]
     #[serde(deserialize_with = "default_if_null")]
-    pub name: String,
+    pub name: Cow<'a, str>,
     /// Its version.
-    #[prost(string, tag = "2")]
     #[serde(deserialize_with = "default_if_null")]
-    pub version: String,
+    pub version: Cow<'a, str>,
     /// Its attributes.
-    #[prost(message, repeated, tag = "3")]
     #[serde(deserialize_with = "default_if_null")]
-    pub attributes: Vec<KeyValue>,
+    pub attributes: Vec<KeyValue<'a>>,
     /// Number of attributes that were dropped.
-    #[prost(uint32, tag = "4")]
     #[serde(deserialize_with = "default_if_null")]
     pub dropped_attributes_count: u32,
 }
 
 /// A record.
-#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct LogRecord {
+pub struct LogRecord<'a> {
     /// Time of the event, in nanoseconds since 1970; 0 where it is unknown.
-    #[prost(fixed64, tag = "1")]
     #[serde(deserialize_with = "unsigned")]
     pub time_unix_nano: u64,
     /// Severity by number, 1 to 24; 0 where it is unknown.
-    #[prost(int32, tag = "2")]
     #[serde(deserialize_with = "default_if_null")]
     pub severity_number: i32,
     /// Severity as its source writes it.
-    #[prost(string, tag = "3")]
     #[serde(deserialize_with = "default_if_null")]
-    pub severity_text: String,
+    pub severity_text: Cow<'a, str>,
     /// Body: the message, or a structure.
-    #[prost(message, optional, tag = "5")]
-    pub body: Option<AnyValue>,
-    /// Its attributes.
-    #[prost(message, repeated, tag = "6")]
     #[serde(deserialize_with = "default_if_null")]
-    pub attributes: Vec<KeyValue>,
+    pub body: AnyValue<'a>,
+    /// Its attributes.
+    #[serde(deserialize_with = "default_if_null")]
+    pub attributes: Vec<KeyValue<'a>>,
     /// Number of attributes that were dropped.
-    #[prost(uint32, tag = "7")]
     #[serde(deserialize_with = "default_if_null")]
     pub dropped_attributes_count: u32,
     /// Flags of the trace in the lowest byte.
-    #[prost(fixed32, tag = "8")]
     #[serde(deserialize_with = "default_if_null")]
     pub flags: u32,
     /// Id of the trace, 16 bytes or none.
-    #[prost(bytes = "vec", tag = "9")]
     #[serde(deserialize_with = "hexadecimal")]
-    pub trace_id: Vec<u8>,
+    pub trace_id: Cow<'a, [u8]>,
     /// Id of the span, 8 bytes or none.
-    #[prost(bytes = "vec", tag = "10")]
     #[serde(deserialize_with = "hexadecimal")]
-    pub span_id: Vec<u8>,
+    pub span_id: Cow<'a, [u8]>,
     /// Time at which the event was seen, in nanoseconds since 1970.
-    #[prost(fixed64, tag = "11")]
     #[serde(deserialize_with = "unsigned")]
     pub observed_time_unix_nano: u64,
     /// Name of the kind of event.
-    #[prost(string, tag = "12")]
     #[serde(deserialize_with = "default_if_null")]
-    pub event_name: String,
+    pub event_name: Cow<'a, str>,
+}
+
+// Tags and types are those of the .proto files.
+
+impl<'a> Message<'a> for KeyValue<'a> {
+    #[inline(always)]
+    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+        match tag {
+            1 => self.key = value.text()?,
+            2 => value.merge_into(&mut self.value, depth)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for AnyValue<'a> {
+    #[inline(always)]
+    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+        *self = match tag {
+            1 => Self::Text(value.text()?),
+            2 => Self::Bool(value.varint()? != 0),
+            3 => Self::Int(value.varint()?.cast_signed()),
+            4 => Self::Double(f64::from_bits(value.fixed64()?)),
+            5 => Self::Array(Values::read(value, depth)?),
+            6 => Self::Map(Values::read(value, depth)?),
+            7 => Self::Bytes(Cow::Borrowed(value.bytes()?)),
+            _ => return Ok(()),
+        };
+        Ok(())
+    }
+}
+
+/// Elements of an array, or members of a map.
+#[derive(Deserialize)]
+#[serde(default, bound(deserialize = "T: Deserialize<'de>"))]
+struct Values<T> {
+    #[serde(deserialize_with = "default_if_null")]
+    values: Vec<T>,
+}
+
+impl<T> Default for Values<T> {
+    fn default() -> Self {
+        Self { values: Vec::new() }
+    }
+}
+
+impl<'a, T: Message<'a>> Values<T> {
+    fn read(value: WireValue<'a>, depth: usize) -> Result<Vec<T>, WireError> {
+        let mut read = Self::default();
+        value.merge_into(&mut read, depth)?;
+        Ok(read.values)
+    }
+}
+
+impl<'a, T: Message<'a>> Message<'a> for Values<T> {
+    #[inline(always)]
+    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+        if tag == 1 {
+            value.push_to(&mut self.values, depth)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Resource<'a> {
+    #[inline(always)]
+    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+        match tag {
+            1 => value.push_to(&mut self.attributes, depth)?,
+            2 => self.dropped_attributes_count = value.varint()? as u32,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for InstrumentationScope<'a> {
+    #[inline(always)]
+    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+        match tag {
+            1 => self.name = value.text()?,
+            2 => self.version = value.text()?,
+            3 => value.push_to(&mut self.attributes, depth)?,
+            4 => self.dropped_attributes_count = value.varint()? as u32,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for LogRecord<'a> {
+    #[inline(always)]
+    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+        match tag {
+            1 => self.time_unix_nano = value.fixed64()?,
+            2 => self.severity_number = value.varint()? as i32,
+            3 => self.severity_text = value.text()?,
+            5 => value.merge_into(&mut self.body, depth)?,
+            6 => value.push_to(&mut self.attributes, depth)?,
+            7 => self.dropped_attributes_count = value.varint()? as u32,
+            8 => self.flags = value.fixed32()?,
+            9 => self.trace_id = Cow::Borrowed(value.bytes()?),
+            10 => self.span_id = Cow::Borrowed(value.bytes()?),
+            11 => self.observed_time_unix_nano = value.fixed64()?,
+            12 => self.event_name = value.text()?,
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 /// Reads a member for which `null` stands for its default.
@@ -191,7 +256,7 @@ fn unsigned<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error>
     Option::<Whole64<u64>>::deserialize(deserializer)?.map_or(Ok(0), Whole64::read)
 }
 
-fn hexadecimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+fn hexadecimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, [u8]>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
     let wrong = || D::Error::custom(format!("[{text}] is no hexadecimal id"));
     if text.len() % 2 != 0 || text.len() > 64 || !text.is_ascii() {
@@ -201,7 +266,7 @@ fn hexadecimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D:
         let pair = std::str::from_utf8(pair).ok()?;
         u8::from_str_radix(pair, 16).ok()
     });
-    pairs.collect::<Option<_>>().ok_or_else(wrong)
+    pairs.collect::<Option<Vec<u8>>>().map(Cow::Owned).ok_or_else(wrong)
 }
 
 /// A value as JSON has it.
@@ -212,8 +277,8 @@ struct JsonValue {
     bool_value: Option<bool>,
     int_value: Option<Whole64<i64>>,
     double_value: Option<JsonDouble>,
-    array_value: Option<ArrayValue>,
-    kvlist_value: Option<KeyValueList>,
+    array_value: Option<Values<AnyValue<'static>>>,
+    kvlist_value: Option<Values<KeyValue<'static>>>,
     bytes_value: Option<String>,
 }
 
@@ -225,7 +290,7 @@ enum JsonDouble {
     Other(IgnoredAny),
 }
 
-impl TryFrom<JsonValue> for AnyValue {
+impl TryFrom<JsonValue> for AnyValue<'_> {
     type Error = String;
 
     fn try_from(json: JsonValue) -> Result<Self, String> {
@@ -238,30 +303,29 @@ impl TryFrom<JsonValue> for AnyValue {
             kvlist_value,
             bytes_value,
         } = json;
-        let value = if let Some(text) = string_value {
-            Some(ValueKind::Text(text))
+        Ok(if let Some(text) = string_value {
+            Self::Text(Cow::Owned(text))
         } else if let Some(value) = bool_value {
-            Some(ValueKind::Bool(value))
+            Self::Bool(value)
         } else if let Some(number) = int_value {
             let number = number.read::<serde::de::value::Error>();
-            Some(ValueKind::Int(number.map_err(|error| error.to_string())?))
+            Self::Int(number.map_err(|error| error.to_string())?)
         } else if let Some(number) = double_value {
             let number = match number {
                 JsonDouble::Number(number) => Some(number),
                 JsonDouble::Text(text) => text.parse().ok(),
                 JsonDouble::Other(_) => None,
             };
-            Some(ValueKind::Double(number.ok_or("doubleValue is no number")?))
+            Self::Double(number.ok_or("doubleValue is no number")?)
         } else if let Some(array) = array_value {
-            Some(ValueKind::Array(array))
+            Self::Array(array.values)
         } else if let Some(map) = kvlist_value {
-            Some(ValueKind::Map(map))
+            Self::Map(map.values)
         } else if let Some(text) = bytes_value {
             let bytes = STANDARD.decode(&text).or_else(|_| URL_SAFE.decode(&text));
-            Some(ValueKind::Bytes(bytes.map_err(|_| "bytesValue is no base64")?))
+            Self::Bytes(Cow::Owned(bytes.map_err(|_| "bytesValue is no base64")?))
         } else {
-            None
-        };
-        Ok(Self { value })
+            Self::Empty
+        })
     }
 }

@@ -4,13 +4,14 @@
 //! the records are walked in place, and each record is decoded on its own.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
-use prost::Message;
-use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::converter::ContextTexts;
 use crate::message::{InstrumentationScope, LogRecord, Resource, default_if_null};
+use crate::wire::{self, Message, WireValue};
 
 /// Longest record, resource or scope in bytes.
 const MAX_RECORD_BYTES: usize = 4 << 20;
@@ -62,15 +63,17 @@ impl RequestError {
 
 /// Resource and scope of a record.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RecordContext {
+pub struct RecordContext<'a> {
     /// The resource.
-    pub resource: Resource,
+    pub resource: Resource<'a>,
     /// Schema of the resource.
-    pub resource_schema_url: String,
+    pub resource_schema_url: Cow<'a, str>,
     /// The scope.
-    pub scope: InstrumentationScope,
+    pub scope: InstrumentationScope<'a>,
     /// Schema of the scope.
-    pub scope_schema_url: String,
+    pub scope_schema_url: Cow<'a, str>,
+    /// What the converter of these records makes of it, once for all of them.
+    pub(crate) texts: OnceCell<ContextTexts>,
 }
 
 /// Bytes that reading a request takes beside its records, at most.
@@ -96,7 +99,7 @@ pub fn reading_cost(encoding: Encoding, body: &[u8]) -> u64 {
 pub fn read<E: From<RequestError>>(
     encoding: Encoding,
     body: &[u8],
-    mut each: impl FnMut(&RecordContext, Result<LogRecord, String>) -> Result<(), E>,
+    mut each: impl FnMut(&RecordContext<'_>, Result<LogRecord<'_>, String>) -> Result<(), E>,
 ) -> Result<(), E> {
     match encoding {
         Encoding::Protobuf => read_protobuf(body, &mut each),
@@ -104,36 +107,24 @@ pub fn read<E: From<RequestError>>(
     }
 }
 
-/// A field of a message that has a length: text, bytes, or a message.
-type LengthField<'a> = (u32, &'a [u8]);
-
 /// Takes the next field with a length off; others are skipped.
-fn next_field<'a>(rest: &mut &'a [u8]) -> Result<Option<LengthField<'a>>, RequestError> {
-    while !rest.is_empty() {
-        let (tag, wire_type) = decode_key(rest).map_err(RequestError::new)?;
-        if wire_type != WireType::LengthDelimited {
-            skip_field(wire_type, tag, rest, DecodeContext::default()).map_err(RequestError::new)?;
-            continue;
+fn next_message<'a>(rest: &mut &'a [u8]) -> Result<Option<(u32, &'a [u8])>, RequestError> {
+    while let Some((tag, value)) = wire::next_field(rest).map_err(RequestError::new)? {
+        if let WireValue::Bytes(content) = value {
+            return Ok(Some((tag, content)));
         }
-        let length = usize::try_from(decode_varint(rest).map_err(RequestError::new)?).unwrap_or(usize::MAX);
-        let (content, behind) =
-            rest.split_at_checked(length).ok_or_else(|| RequestError::new("a message is cut off"))?;
-        *rest = behind;
-        return Ok(Some((tag, content)));
     }
     Ok(None)
 }
 
 /// Decodes a message of bounded length.
-fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
+fn decode<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, String> {
     if bytes.len() > MAX_RECORD_BYTES {
         return Err(format!("a message of [{}] bytes exceeds the bound [{MAX_RECORD_BYTES}]", bytes.len()));
     }
-    M::decode(bytes).map_err(|error| error.to_string())
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    let mut message = M::default();
+    message.merge(bytes, 0).map_err(|error| error.to_string())?;
+    Ok(message)
 }
 
 /// Fields of `ResourceLogs` and `ScopeLogs`, which are alike.
@@ -143,25 +134,25 @@ const SCHEMA_URL: u32 = 3;
 
 fn read_protobuf<E: From<RequestError>>(
     body: &[u8],
-    each: &mut impl FnMut(&RecordContext, Result<LogRecord, String>) -> Result<(), E>,
+    each: &mut impl FnMut(&RecordContext<'_>, Result<LogRecord<'_>, String>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut request = body;
-    while let Some((tag, resource_logs)) = next_field(&mut request)? {
+    while let Some((tag, resource_logs)) = next_message(&mut request)? {
         if tag != 1 {
             continue;
         }
         let mut context = RecordContext::default();
         // What stands above comes first mostly, but need not.
         let mut fields = resource_logs;
-        while let Some((tag, content)) = next_field(&mut fields)? {
+        while let Some((tag, content)) = next_message(&mut fields)? {
             match tag {
                 ABOVE => context.resource = decode(content).map_err(RequestError)?,
-                SCHEMA_URL => context.resource_schema_url = text(content),
+                SCHEMA_URL => context.resource_schema_url = String::from_utf8_lossy(content),
                 _ => {}
             }
         }
         let mut fields = resource_logs;
-        while let Some((tag, scope_logs)) = next_field(&mut fields)? {
+        while let Some((tag, scope_logs)) = next_message(&mut fields)? {
             if tag == BELOW {
                 read_scope(scope_logs, &mut context, each)?;
             }
@@ -170,22 +161,22 @@ fn read_protobuf<E: From<RequestError>>(
     Ok(())
 }
 
-fn read_scope<E: From<RequestError>>(
-    scope_logs: &[u8],
-    context: &mut RecordContext,
-    each: &mut impl FnMut(&RecordContext, Result<LogRecord, String>) -> Result<(), E>,
+fn read_scope<'a, E: From<RequestError>>(
+    scope_logs: &'a [u8],
+    context: &mut RecordContext<'a>,
+    each: &mut impl FnMut(&RecordContext<'_>, Result<LogRecord<'_>, String>) -> Result<(), E>,
 ) -> Result<(), E> {
-    (context.scope, context.scope_schema_url) = Default::default();
+    (context.scope, context.scope_schema_url, context.texts) = Default::default();
     let mut fields = scope_logs;
-    while let Some((tag, content)) = next_field(&mut fields)? {
+    while let Some((tag, content)) = next_message(&mut fields)? {
         match tag {
             ABOVE => context.scope = decode(content).map_err(RequestError)?,
-            SCHEMA_URL => context.scope_schema_url = text(content),
+            SCHEMA_URL => context.scope_schema_url = String::from_utf8_lossy(content),
             _ => {}
         }
     }
     let mut fields = scope_logs;
-    while let Some((tag, content)) = next_field(&mut fields)? {
+    while let Some((tag, content)) = next_message(&mut fields)? {
         if tag == BELOW {
             each(context, decode(content))?;
         }
@@ -234,7 +225,7 @@ fn from_json<T: Default + for<'de> Deserialize<'de>>(value: Option<&RawValue>) -
 
 fn read_json<E: From<RequestError>>(
     body: &[u8],
-    each: &mut impl FnMut(&RecordContext, Result<LogRecord, String>) -> Result<(), E>,
+    each: &mut impl FnMut(&RecordContext<'_>, Result<LogRecord<'_>, String>) -> Result<(), E>,
 ) -> Result<(), E> {
     // Derived readers take an array for an object.
     if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
@@ -244,12 +235,13 @@ fn read_json<E: From<RequestError>>(
     for JsonResourceLogs { resource, scope_logs, schema_url } in request.resource_logs {
         let mut context = RecordContext {
             resource: from_json(resource).map_err(RequestError)?,
-            resource_schema_url: schema_url.unwrap_or_default().into_owned(),
+            resource_schema_url: schema_url.unwrap_or_default(),
             ..RecordContext::default()
         };
         for JsonScopeLogs { scope, log_records, schema_url } in scope_logs {
             context.scope = from_json(scope).map_err(RequestError)?;
-            context.scope_schema_url = schema_url.unwrap_or_default().into_owned();
+            context.scope_schema_url = schema_url.unwrap_or_default();
+            context.texts = OnceCell::new();
             for record in log_records {
                 each(&context, from_json(Some(record)))?;
             }

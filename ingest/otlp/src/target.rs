@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::message::{AnyValue, KeyValue, ValueKind};
+use crate::attributes::push_member;
+use crate::message::{AnyValue, KeyValue};
 
 /// Attributes that choose dataset and namespace.
 pub(crate) const DATASET: &str = "data_stream.dataset";
@@ -12,8 +13,8 @@ pub(crate) const NAMESPACE: &str = "data_stream.namespace";
 const TYPE: &str = "data_stream.type";
 /// Longest dataset or namespace in bytes.
 const MAX_BYTES: usize = 100;
-/// Names that a converter remembers.
-const MAX_NAMES: usize = 1_024;
+/// Data streams that a converter remembers.
+const MAX_STREAMS: usize = 1_024;
 
 /// Returns whether an attribute is there for the choice of the index alone.
 pub(crate) fn is_routing(key: &str) -> bool {
@@ -21,16 +22,16 @@ pub(crate) fn is_routing(key: &str) -> bool {
 }
 
 /// Finds the text of an attribute.
-pub(crate) fn text_of<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
+pub(crate) fn text_of<'a>(attributes: &'a [KeyValue<'_>], key: &str) -> Option<&'a str> {
     let found = attributes.iter().find(|attribute| attribute.key == key)?;
     match &found.value {
-        Some(AnyValue { value: Some(ValueKind::Text(text)) }) => Some(text),
+        AnyValue::Text(text) => Some(text),
         _ => None,
     }
 }
 
 /// The data stream that a record belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DataStream {
     pub(crate) dataset: String,
     pub(crate) namespace: String,
@@ -38,7 +39,7 @@ pub(crate) struct DataStream {
 
 impl DataStream {
     /// Finds it by attributes, those of the first list first; `suffix` ends the dataset.
-    pub(crate) fn of_attributes(lists: [&[KeyValue]; 3], suffix: &str) -> Self {
+    pub(crate) fn of_attributes(lists: [&[KeyValue<'_>]; 3], suffix: &str) -> Self {
         let find = |key: &str| lists.iter().find_map(|attributes| text_of(attributes, key));
         let mut dataset = sanitize(find(DATASET).unwrap_or("generic"), true);
         if !dataset.ends_with(suffix) {
@@ -66,21 +67,42 @@ fn sanitize(text: &str, is_dataset: bool) -> String {
     name
 }
 
-/// Names of indices that were made, by data stream.
-#[derive(Debug, Default)]
-pub(crate) struct IndexNames(HashMap<DataStream, Arc<str>>);
+/// A data stream as documents name it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct StreamTarget {
+    /// Name of its index.
+    pub(crate) index: Arc<str>,
+    /// The member `data_stream` of its documents, behind a comma.
+    pub(crate) member: Box<[u8]>,
+}
 
-impl IndexNames {
-    /// Returns the name for a data stream.
-    pub(crate) fn get(&mut self, stream: &DataStream) -> Arc<str> {
-        if let Some(name) = self.0.get(stream) {
-            return Arc::clone(name);
+impl StreamTarget {
+    fn new(stream: &DataStream) -> Self {
+        let mut member = b",\"data_stream\":{".to_vec();
+        push_member(&mut member, "type", "logs");
+        push_member(&mut member, "dataset", &stream.dataset);
+        push_member(&mut member, "namespace", &stream.namespace);
+        member.push(b'}');
+        let index = format!("logs-{}-{}", stream.dataset, stream.namespace).into();
+        Self { index, member: member.into() }
+    }
+}
+
+/// Targets that were made, by data stream.
+#[derive(Debug, Default)]
+pub(crate) struct StreamTargets(HashMap<DataStream, Arc<StreamTarget>>);
+
+impl StreamTargets {
+    /// Returns the target for a data stream.
+    pub(crate) fn get(&mut self, stream: DataStream) -> Arc<StreamTarget> {
+        if let Some(target) = self.0.get(&stream) {
+            return Arc::clone(target);
         }
-        let name: Arc<str> = format!("logs-{}-{}", stream.dataset, stream.namespace).into();
-        if self.0.len() < MAX_NAMES {
-            self.0.insert(stream.clone(), Arc::clone(&name));
+        let target = Arc::new(StreamTarget::new(&stream));
+        if self.0.len() < MAX_STREAMS {
+            self.0.insert(stream, Arc::clone(&target));
         }
-        name
+        target
     }
 }
 

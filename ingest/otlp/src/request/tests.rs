@@ -1,51 +1,32 @@
 use proptest::prelude::*;
 use prost::Message;
+use protobuf::{LogsRequest, ResourceLogs, ScopeLogs};
 
 use super::*;
-use crate::message::{AnyValue, ArrayValue, KeyValue, KeyValueList, ValueKind};
+use crate::message::{AnyValue, KeyValue};
 
-/// The levels above the records, as `opentelemetry-proto` has them.
-#[derive(Clone, PartialEq, Message)]
-struct ScopeLogs {
-    #[prost(message, optional, tag = "1")]
-    scope: Option<InstrumentationScope>,
-    #[prost(message, repeated, tag = "2")]
-    log_records: Vec<LogRecord>,
-    #[prost(string, tag = "3")]
-    schema_url: String,
+mod protobuf;
+
+fn attribute<'a>(key: &'a str, value: AnyValue<'a>) -> KeyValue<'a> {
+    KeyValue { key: key.into(), value }
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct ResourceLogs {
-    #[prost(message, optional, tag = "1")]
-    resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    scope_logs: Vec<ScopeLogs>,
-    #[prost(string, tag = "3")]
-    schema_url: String,
+fn text(text: &str) -> AnyValue<'_> {
+    AnyValue::Text(text.into())
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct LogsRequest {
-    #[prost(message, repeated, tag = "1")]
-    resource_logs: Vec<ResourceLogs>,
+/// What is around a record, and the record or the reason why it is refused, as they are printed: records last no longer than
+/// they are read.
+type PrintedRecord = (String, Result<String, String>);
+
+fn print(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}")
 }
 
-fn attribute(key: &str, value: ValueKind) -> KeyValue {
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
-}
-
-fn text(text: &str) -> ValueKind {
-    ValueKind::Text(text.to_owned())
-}
-
-/// A record, or the reason why it is refused, with what is around it.
-type ReadRecord = (RecordContext, Result<LogRecord, String>);
-
-fn all(encoding: Encoding, body: &[u8]) -> Result<Vec<ReadRecord>, RequestError> {
+fn all(encoding: Encoding, body: &[u8]) -> Result<Vec<PrintedRecord>, RequestError> {
     let mut records = Vec::new();
     read::<RequestError>(encoding, body, |context, record| {
-        records.push((context.clone(), record));
+        records.push((print(context), record.map(|record| print(&record))));
         Ok(())
     })?;
     Ok(records)
@@ -66,37 +47,36 @@ const JSON: &str = r#"{"resourceLogs":[{
         {"logRecords":null}],
     "schemaUrl":"r"}]}"#;
 
-fn expected() -> (RecordContext, LogRecord) {
+fn expected() -> (RecordContext<'static>, LogRecord<'static>) {
     let context = RecordContext {
         resource: Resource {
             attributes: vec![attribute("service.name", text("shop"))],
             dropped_attributes_count: 2,
         },
-        resource_schema_url: "r".to_owned(),
-        scope: InstrumentationScope { name: "lib".to_owned(), version: "1".to_owned(), ..Default::default() },
-        scope_schema_url: "s".to_owned(),
+        resource_schema_url: "r".into(),
+        scope: InstrumentationScope { name: "lib".into(), version: "1".into(), ..Default::default() },
+        scope_schema_url: "s".into(),
+        ..Default::default()
     };
-    let array = ArrayValue { values: vec![AnyValue { value: Some(text("1")) }, AnyValue::default()] };
-    let map = KeyValueList { values: vec![KeyValue { key: "k".to_owned(), value: None }] };
+    let trace_id: [u8; 16] =
+        [0x5b, 0x8e, 0xff, 0xf7, 0x98, 3, 0x81, 3, 0xd2, 0x69, 0xb6, 0x33, 0x81, 0x3f, 0xc6, 0x0c];
     let record = LogRecord {
         time_unix_nano: 1_544_712_660_300_000_000,
         observed_time_unix_nano: 1_544_712_660_300_000_001,
         severity_number: 10,
-        severity_text: "Information".to_owned(),
-        trace_id: vec![
-            0x5b, 0x8e, 0xff, 0xf7, 0x98, 3, 0x81, 3, 0xd2, 0x69, 0xb6, 0x33, 0x81, 0x3f, 0xc6, 0x0c,
-        ],
-        span_id: vec![0xee, 0xe1, 0x9b, 0x7e, 0xc3, 0xc1, 0xb1, 0x74],
+        severity_text: "Information".into(),
+        trace_id: trace_id.to_vec().into(),
+        span_id: vec![0xee, 0xe1, 0x9b, 0x7e, 0xc3, 0xc1, 0xb1, 0x74].into(),
         flags: 1,
-        event_name: "e".to_owned(),
-        body: Some(AnyValue { value: Some(text("text")) }),
+        event_name: "e".into(),
+        body: text("text"),
         attributes: vec![
-            attribute("i", ValueKind::Int(-5)),
-            attribute("d", ValueKind::Double(1.5)),
-            attribute("b", ValueKind::Bool(true)),
-            attribute("x", ValueKind::Bytes(vec![1, 2])),
-            attribute("a", ValueKind::Array(array)),
-            attribute("m", ValueKind::Map(map)),
+            attribute("i", AnyValue::Int(-5)),
+            attribute("d", AnyValue::Double(1.5)),
+            attribute("b", AnyValue::Bool(true)),
+            attribute("x", AnyValue::Bytes(vec![1, 2].into())),
+            attribute("a", AnyValue::Array(vec![text("1"), AnyValue::Empty])),
+            attribute("m", AnyValue::Map(vec![attribute("k", AnyValue::Empty)])),
         ],
         dropped_attributes_count: 0,
     };
@@ -106,32 +86,60 @@ fn expected() -> (RecordContext, LogRecord) {
 #[test]
 fn json_and_protobuf_have_the_same_records() {
     let (context, record) = expected();
+    let printed = (print(&context), Ok(print(&record)));
     let records = all(Encoding::Json, JSON.as_bytes()).unwrap();
     assert_eq!(records.len(), 2);
-    assert_eq!(records[0], (context.clone(), Ok(record.clone())));
+    assert_eq!(records[0], printed);
     assert!(records[1].1.as_ref().unwrap_err().contains("[soon] is no whole number"));
     let scope_logs = ScopeLogs {
-        scope: Some(context.scope.clone()),
-        log_records: vec![record.clone(), LogRecord::default()],
-        schema_url: context.scope_schema_url.clone(),
+        scope: Some((&context.scope).into()),
+        log_records: vec![(&record).into(), (&LogRecord::default()).into()],
+        schema_url: context.scope_schema_url.to_string(),
     };
     let resource_logs = ResourceLogs {
-        resource: Some(context.resource.clone()),
+        resource: Some((&context.resource).into()),
         scope_logs: vec![scope_logs.clone(), ScopeLogs { scope: None, ..scope_logs }],
-        schema_url: context.resource_schema_url.clone(),
+        schema_url: context.resource_schema_url.to_string(),
     };
     let body = LogsRequest { resource_logs: vec![resource_logs.clone(), resource_logs] }.encode_to_vec();
     let records = all(Encoding::Protobuf, &body).unwrap();
     assert_eq!(records.len(), 8);
-    assert_eq!(records[0], (context.clone(), Ok(record)));
-    assert_eq!(records[1].1, Ok(LogRecord::default()));
+    assert_eq!(records[0], printed);
+    assert_eq!(records[1].1, Ok(print(&LogRecord::default())));
     // A scope does not stay for the records of the next one.
-    assert_eq!(records[2].0.scope, InstrumentationScope::default());
-    assert_eq!(records[4].0, context);
+    assert_eq!(records[2].0, print(&RecordContext { scope: Default::default(), ..context.clone() }));
+    assert_eq!(records[4], printed);
     // What is cut off is refused, wherever.
     for end in 1..body.len() {
         let cut = all(Encoding::Protobuf, &body[..end]);
         assert!(cut.is_err() || cut.is_ok_and(|records| records.len() < 8));
+    }
+}
+
+#[test]
+fn fields_of_other_types_are_refused_with_their_record_and_unknown_ones_have_no_effect() {
+    // A resource's logs with a scope's logs with one record, each in a message of one byte of length.
+    let request = |record: &[u8]| {
+        let level =
+            |tag: u8, below: &[u8]| [&[tag << 3 | 2, u8::try_from(below.len()).unwrap()], below].concat();
+        level(1, &level(2, &level(2, record)))
+    };
+    let read = |record: &[u8]| all(Encoding::Protobuf, &request(record)).unwrap().remove(0).1;
+    let expected = print(&LogRecord { severity_number: 9, ..Default::default() });
+    // Field 15 in each type: number, eight bytes, text, a group, four bytes.
+    let unknown =
+        [0x78, 1, 0x79, 1, 2, 3, 4, 5, 6, 7, 8, 0x7a, 1, b'x', 0x7b, 0x08, 1, 0x7c, 0x7d, 1, 2, 3, 4];
+    assert_eq!(read(&[&unknown[..], &[0x10, 9]].concat()), Ok(expected));
+    for (record, reason) in [
+        (&[0x12, 1, b'9'][..], "a field has bytes with a length instead of a number"),
+        (&[0x08, 1], "a field has a number of variable length instead of a number of eight bytes"),
+        (&[0x1a, 1, 0xff], "a text is no UTF-8"),
+        (&[0x09, 1], "cut off"),
+        (&[0x1a, 9, b'x'], "cut off"),
+        (&[0x7c], "group"),
+    ] {
+        let refused = read(record).unwrap_err();
+        assert!(refused.contains(reason), "{record:?}: {refused}");
     }
 }
 
@@ -148,12 +156,14 @@ fn requests_without_records_are_read() {
 
 #[test]
 fn deep_and_long_records_are_refused_alone() {
-    let mut deep = AnyValue { value: Some(text("x")) };
+    let mut deep = text("x");
     for _ in 0..200 {
-        deep = AnyValue { value: Some(ValueKind::Array(ArrayValue { values: vec![deep] })) };
+        deep = AnyValue::Array(vec![deep]);
     }
-    let long = LogRecord { severity_text: "x".repeat(MAX_RECORD_BYTES + 1), ..Default::default() };
-    let log_records = vec![LogRecord { body: Some(deep), ..Default::default() }, long, LogRecord::default()];
+    let long = "x".repeat(MAX_RECORD_BYTES + 1);
+    let long = LogRecord { severity_text: long.as_str().into(), ..Default::default() };
+    let log_records = [LogRecord { body: deep, ..Default::default() }, long, LogRecord::default()];
+    let log_records = log_records.iter().map(Into::into).collect();
     let scope_logs = vec![ScopeLogs { log_records, ..Default::default() }];
     let resource_logs = vec![ResourceLogs { scope_logs, ..Default::default() }];
     let records = all(Encoding::Protobuf, &LogsRequest { resource_logs }.encode_to_vec()).unwrap();
