@@ -1,9 +1,10 @@
 """Measures inputs of pipelines beside `_bulk` with the very documents that they made.
 
-    python3 benchmarks/src/inputs.py [--server BINARY] [--events N] [--only tcp,beats,syslog,otlp] [--directory DIR]
+    python3 benchmarks/src/inputs.py [--server BINARY] [--events N] [--rounds N] [--only tcp,beats,syslog,otlp] [--directory DIR]
 
 Each figure is taken on a server of its own with an empty directory, from the first byte sent until the last document is stored. What is
-sent is made before. The driver runs on the same cores, in both cases.
+sent is made before. The driver runs on the same cores, in both cases. Rounds begin with the input and with `_bulk` by turns; medians are
+printed, and the ratios of the rounds beside that of the medians.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import random
 import shutil
 import signal
 import socket
+import statistics
 import struct
 import subprocess
 import sys
@@ -264,41 +266,63 @@ def measure(name, arguments):
     else:
         requests = [otlp_request(events[at : at + WINDOW]) for at in range(0, len(events), WINDOW)]
         send = lambda server: post(server, "/v1/logs", requests, "application/x-protobuf")
-    server = Server(arguments.server, arguments.directory, pipeline)
-    try:
-        if pipeline:
-            server.wait(lambda: socket.create_connection(("127.0.0.1", port), 1).close() or True)
-        back_memory()
-        began, busy = time.monotonic(), server.processor_seconds()
-        send(server)
-        if pipeline:
-            server.wait(lambda: server.stored() >= len(events))
-        seconds, busy = time.monotonic() - began, server.processor_seconds() - busy
-        documents = server.documents()
-    finally:
-        server.stop()
+
+    def through_input(reads_documents):
+        server = Server(arguments.server, arguments.directory, pipeline)
+        try:
+            if pipeline:
+                server.wait(lambda: socket.create_connection(("127.0.0.1", port), 1).close() or True)
+            back_memory()
+            began, busy = time.monotonic(), server.processor_seconds()
+            send(server)
+            if pipeline:
+                server.wait(lambda: server.stored() >= len(events))
+            seconds, busy = time.monotonic() - began, server.processor_seconds() - busy
+            return (seconds, busy), server.documents() if reads_documents else None
+        finally:
+            server.stop()
+
+    def through_bulk():
+        server = Server(arguments.server, arguments.directory)
+        try:
+            back_memory()
+            busy = server.processor_seconds()
+            seconds = post(server, f"/{INDEX}/_bulk", bodies, "application/x-ndjson")
+            return seconds, server.processor_seconds() - busy
+        finally:
+            server.stop()
+
+    first, documents = through_input(reads_documents=True)
     assert len(documents) == len(events), f"{len(documents)} documents of {len(events)} events"
     lines = [b'{"create":{}}\n' + document + b"\n" for document in documents]
     each = max(1, BULK_BYTES * len(lines) // sum(map(len, lines)))
     bodies = [b"".join(lines[at : at + each]) for at in range(0, len(lines), each)]
-    server = Server(arguments.server, arguments.directory)
-    try:
-        back_memory()
-        busy_bulk = server.processor_seconds()
-        bulk = post(server, f"/{INDEX}/_bulk", bodies, "application/x-ndjson")
-        busy_bulk = server.processor_seconds() - busy_bulk
-    finally:
-        server.stop()
-    through, beside = len(events) / seconds, len(events) / bulk
-    print(f"{name}: {through:,.0f} events/s, _bulk {beside:,.0f} documents/s, ratio {through / beside:.2f} (goal 0.8); ", end="")
-    each, each_bulk = busy * 1e6 / len(events), busy_bulk * 1e6 / len(events)
-    print(f"processor time of the server {each:.2f} and {each_bulk:.2f} µs each, ratio {each_bulk / each:.2f}", flush=True)
+    through, beside = [first], [through_bulk()]
+    for number in range(1, arguments.rounds):
+        if number % 2:
+            beside.append(through_bulk())
+        through.append(through_input(reads_documents=False)[0])
+        if number % 2 == 0:
+            beside.append(through_bulk())
+
+    def compare(at):
+        """Returns the medians in microseconds an event, and their ratio beside those of the rounds."""
+        own, bulk = ([figures[at] * 1e6 / len(events) for figures in rounds] for rounds in (through, beside))
+        ratios = ", ".join(f"{theirs / ours:.2f}" for ours, theirs in zip(own, bulk))
+        own, bulk = statistics.median(own), statistics.median(bulk)
+        return own, bulk, f"ratio {bulk / own:.2f} of {ratios}"
+
+    own, bulk, ratio = compare(0)
+    print(f"{name}: {1e6 / own:,.0f} events/s, _bulk {1e6 / bulk:,.0f} documents/s, {ratio} (goal 0.8)")
+    own, bulk, ratio = compare(1)
+    print(f"    processor time of the server {own:.2f} and {bulk:.2f} µs each, {ratio}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", default="target/release/millrace")
     parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="tcp,beats,syslog,otlp")
     parser.add_argument("--directory", default="target/benchmarks")
     arguments = parser.parse_args()

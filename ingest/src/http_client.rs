@@ -81,8 +81,8 @@ impl HttpClientOptions {
     }
 }
 
-/// Takes `custom_headers`.
-pub(crate) fn custom_headers(options: &mut Options) -> HeaderMap {
+/// Takes `custom_headers`. One that no request can have is a fault.
+pub fn custom_headers(options: &mut Options) -> HeaderMap {
     let at = options.at();
     let mut headers = HeaderMap::new();
     for (name, value) in options.hash("custom_headers") {

@@ -287,7 +287,11 @@ impl Settings {
                     elements.extend(more);
                     return Ok(elements);
                 }
-                Err(error) if error.is_io_error() => {
+                // The server is busy, or its dataset is not loaded yet: that passes.
+                Err(error)
+                    if error.is_io_error()
+                        || matches!(error.code(), Some("BUSY" | "LOADING" | "MASTERDOWN" | "TRYAGAIN")) =>
+                {
                     tracing::warn!(%error, "elements of a list of redis cannot be read");
                     return Ok(elements);
                 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use millrace_ingest::budget::{AnswerAllowance, AnswerReservation};
-use millrace_ingest::http_client::{HttpClient, HttpRequest, authorization_header};
+use millrace_ingest::http_client::{HttpClient, HttpRequest, authorization_header, custom_headers};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Setting, Template, resolve_cloud_options};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -101,10 +101,11 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn RemoteFilter>, Vec<F
     }
     let index = options.template("index").unwrap_or_else(|| Template::parse(""));
     let query = take_query(&mut options);
-    let mut headers = Vec::new();
-    for (name, value) in options.hash("custom_headers") {
-        headers.push((name, value.as_text().unwrap_or_default()));
-    }
+    let given = custom_headers(&mut options);
+    let mut headers: Vec<_> = given
+        .iter()
+        .map(|(name, value)| (name.as_str().to_owned(), value.to_str().unwrap_or_default().to_owned()))
+        .collect();
     headers.push(("content-type".to_owned(), "application/json".to_owned()));
     let target = options.text("target");
     let fields = copies(&mut options, "fields", target.as_deref());
@@ -447,6 +448,10 @@ mod tests {
             (vec![("query", text("x")), ("query_type", text("esql"))], "esql"),
             (vec![("query", text("x")), ("hosts", text("ftp://x"))], "no address"),
             (vec![("query", text("x")), ("fields", text("a"))], "must give fields"),
+            (
+                vec![("query", text("x")), ("custom_headers", hash(&[("X Y", "1")]))],
+                "[X Y] of [custom_headers] is not a header",
+            ),
         ] {
             let faults = filter(given).unwrap_err();
             assert!(faults.iter().any(|fault| fault.message.contains(expected)), "{faults:?}");

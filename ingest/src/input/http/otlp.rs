@@ -4,6 +4,7 @@
 //! becomes. The answer counts the records that cannot become one. A request that cannot be read is refused.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono::Utc;
@@ -42,7 +43,7 @@ pub(in crate::input) fn build(mut options: Options) -> Result<Listener, Vec<Faul
     let json = json?;
     let settings = Settings {
         name: "otlp",
-        otlp: Some(OtlpReader { mapping, json: Arc::clone(&json) }),
+        otlp: Some(OtlpReader { mapping, json: Arc::clone(&json), has_warned: Arc::default() }),
         host,
         port: u16::try_from(port).unwrap_or_default(),
         tls,
@@ -81,6 +82,8 @@ pub(super) struct OtlpReader {
     mapping: DocumentMapping,
     /// Makes events of documents.
     json: Arc<dyn Codec>,
+    /// `true` once the log has a reason why records are refused.
+    has_warned: Arc<AtomicBool>,
 }
 
 /// Why the rest of a request is not read.
@@ -137,11 +140,13 @@ impl OtlpReader {
         });
         if answer.rejected > 0 {
             let (rejected, reason) = (answer.rejected, answer.reason.as_str());
-            tracing::warn!(
-                rejected,
-                reason,
-                "records of OpenTelemetry are no events, and their sender is told so"
-            );
+            const MESSAGE: &str = "records of OpenTelemetry are no events, and their sender is told so";
+            // Whoever sends must not fill the log.
+            if self.has_warned.swap(true, Ordering::Relaxed) {
+                tracing::debug!(rejected, reason, "{MESSAGE}");
+            } else {
+                tracing::warn!(rejected, reason, "{MESSAGE}; others are not logged");
+            }
         }
         match outcome {
             Err(ReadEnd::Invalid(error)) => Err(error),

@@ -30,17 +30,18 @@ fn command(reader: &mut impl BufRead) -> Option<Vec<String>> {
 
 /// A server of one list. Returns its port.
 fn serve(list: Arc<Mutex<VecDeque<String>>>) -> u16 {
-    serve_scripts(list, false)
+    serve_scripts(list, &["-NOPERM no scripts"])
 }
 
-/// A server of one list that runs the script of the input, or no scripts. Returns its port.
-fn serve_scripts(list: Arc<Mutex<VecDeque<String>>>, runs_scripts: bool) -> u16 {
+/// A server of one list that runs the script of the input, once it has refused it with these errors. Returns its port.
+fn serve_scripts(list: Arc<Mutex<VecDeque<String>>>, refusals: &[&'static str]) -> u16 {
+    let refusals = Arc::new(Mutex::new(VecDeque::from(refusals.to_vec())));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            let list = Arc::clone(&list);
+            let (list, refusals) = (Arc::clone(&list), Arc::clone(&refusals));
             std::thread::spawn(move || {
                 let mut reader = BufReader::new(stream.try_clone().unwrap());
                 while let Some(words) = command(&mut reader) {
@@ -50,7 +51,8 @@ fn serve_scripts(list: Arc<Mutex<VecDeque<String>>>, runs_scripts: bool) -> u16 
                             Some(element) => format!("*2\r\n{}{}", bulk(&words[1]), bulk(&element)),
                             None => "*-1\r\n".to_owned(),
                         },
-                        "EVAL" if runs_scripts => {
+                        "EVAL" if let Some(refusal) = refusals.lock().pop_front() => format!("{refusal}\r\n"),
+                        "EVAL" => {
                             assert_eq!((words[1].as_str(), words[2].as_str()), (POP_SCRIPT, "1"));
                             let (mut all, mut bytes) = (Vec::new(), 0);
                             let mut list = list.lock();
@@ -61,7 +63,6 @@ fn serve_scripts(list: Arc<Mutex<VecDeque<String>>>, runs_scripts: bool) -> u16 
                             }
                             format!("*{}\r\n{}", all.len(), all.concat())
                         }
-                        "EVAL" => "-NOPERM no scripts\r\n".to_owned(),
                         "LPOP" => {
                             list.lock().pop_front().map_or("$-1\r\n".to_owned(), |element| bulk(&element))
                         }
@@ -166,7 +167,7 @@ async fn run(redis: Redis, pipeline: &mut Pipeline, count: usize) -> u64 {
 
 #[tokio::test]
 async fn large_elements_take_no_more_memory_than_is_reserved() {
-    for runs_scripts in [true, false] {
+    for refusals in [&[][..], &["-NOPERM no scripts"]] {
         let list: Arc<Mutex<VecDeque<String>>> = Arc::default();
         let element = |number: usize| match number {
             // Elements become many times their size.
@@ -174,7 +175,7 @@ async fn large_elements_take_no_more_memory_than_is_reserved() {
             _ => format!("{{\"message\":\"{number}\",\"text\":\"{}\"}}", "x".repeat(50_000)),
         };
         list.lock().extend((0..20).map(element));
-        let port = serve_scripts(Arc::clone(&list), runs_scripts).to_string();
+        let port = serve_scripts(Arc::clone(&list), refusals).to_string();
         let given = [("port", port.into()), ("key", "logs".into()), ("data_type", "list".into())];
         let redis = Redis::new(options("redis", &given)).unwrap();
         let mut pipeline = Pipeline::new(1);
@@ -186,6 +187,18 @@ async fn large_elements_take_no_more_memory_than_is_reserved() {
         assert_eq!(messages, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
         assert!(most < 1 << 20, "{most}");
     }
+}
+
+#[test]
+fn scripts_run_again_once_the_server_is_not_busy() {
+    let list: Arc<Mutex<VecDeque<String>>> = Arc::default();
+    list.lock().extend((0..9).map(|number| number.to_string()));
+    let port = serve_scripts(Arc::clone(&list), &["-BUSY a script runs", "-LOADING the dataset"]);
+    let given = [("port", port.to_string().into()), ("key", "logs".into()), ("data_type", "list".into())];
+    let redis = Redis::new(options("redis", &given)).unwrap();
+    let mut connection = redis::Client::open(("127.0.0.1", port)).unwrap().get_connection().unwrap();
+    let taken: Vec<_> = (0..3).map(|_| redis.settings.pop(&mut connection, 1 << 20).unwrap().len()).collect();
+    assert_eq!(taken, [1, 1, 7]);
 }
 
 /// Sends messages to the first client that subscribes. Returns the port.
