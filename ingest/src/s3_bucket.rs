@@ -38,9 +38,18 @@ async fn with_timeout<T>(time: Duration, request: impl Future<Output = Result<T>
     })
 }
 
+/// A bucket.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    pub(crate) name: String,
+    /// Address of its service, where it is not that of AWS.
+    pub(crate) endpoint: Option<String>,
+    pub(crate) store: AmazonS3,
+}
+
 /// Takes the options of a bucket and makes its client. Nothing is asked of the service yet.
-pub(crate) fn take(options: &mut Options) -> Option<(String, AmazonS3)> {
-    let bucket = options.required_text("bucket");
+pub(crate) fn take(options: &mut Options) -> Option<Bucket> {
+    let name = options.required_text("bucket");
     let region = options.text("region").unwrap_or_else(|| REGION.to_owned());
     let id = options.text("access_key_id").filter(|id| !id.is_empty());
     let secret = options.secret("secret_access_key");
@@ -48,15 +57,16 @@ pub(crate) fn take(options: &mut Options) -> Option<(String, AmazonS3)> {
     let endpoint = options.text("endpoint").filter(|endpoint| !endpoint.is_empty());
     let proxy = options.secret("proxy_uri").filter(|proxy| !proxy.expose().is_empty());
     let mut is_path_style = endpoint.is_some();
-    for (name, value) in options.hash("additional_settings") {
+    for (setting, value) in options.hash("additional_settings") {
         let flag = value.as_text().and_then(|text| text.parse::<bool>().ok());
-        match (name.as_str(), flag) {
+        match (setting.as_str(), flag) {
             ("force_path_style", Some(flag)) => is_path_style = flag,
             ("follow_redirects", Some(_)) => {}
-            _ => options.fault_here(format!("[additional_settings] has no [{name}], but [force_path_style]")),
+            _ => options
+                .fault_here(format!("[additional_settings] has no [{setting}], but [force_path_style]")),
         }
     }
-    for (name, instead) in [
+    for (option, instead) in [
         (
             "aws_credentials_file",
             "give [access_key_id] and [secret_access_key], or the environment of the server",
@@ -64,8 +74,8 @@ pub(crate) fn take(options: &mut Options) -> Option<(String, AmazonS3)> {
         ("role_arn", "give the server the role of its machine or container"),
         ("role_session_name", "give the server the role of its machine or container"),
     ] {
-        if let Some((at, _)) = options.take(name) {
-            options.fault(at, format!("option [{name}] is not supported: {instead}"));
+        if let Some((at, _)) = options.take(option) {
+            options.fault(at, format!("option [{option}] is not supported: {instead}"));
         }
     }
     let _ = (options.text("temporary_directory"), options.boolean("use_aws_bundled_ca"));
@@ -94,7 +104,7 @@ pub(crate) fn take(options: &mut Options) -> Option<(String, AmazonS3)> {
         builder = builder.with_endpoint(endpoint);
     }
     let built = builder
-        .with_bucket_name(&bucket)
+        .with_bucket_name(&name)
         .with_region(region)
         .with_virtual_hosted_style_request(!is_path_style)
         .with_client_options(client)
@@ -105,9 +115,9 @@ pub(crate) fn take(options: &mut Options) -> Option<(String, AmazonS3)> {
         })
         .build();
     match built {
-        Ok(store) => Some((bucket, store)),
+        Ok(store) => Some(Bucket { name, endpoint, store }),
         Err(error) => {
-            options.fault_here(format!("bucket [{bucket}]: {error}"));
+            options.fault_here(format!("bucket [{name}]: {error}"));
             None
         }
     }

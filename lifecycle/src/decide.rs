@@ -12,9 +12,9 @@ pub(crate) struct IndexMeasure {
     pub created_ms: i64,
     /// Time from which on its age counts for transitions, in milliseconds, where a setting names it.
     pub origination_ms: Option<i64>,
-    /// Time of its last rollover by whatever request, in milliseconds; `None` where a name may write to it.
+    /// Time of the last rollover that it records, in milliseconds; `None` where an alias or a data stream may write to it.
     pub rollover_ms: Option<i64>,
-    /// `true` if a name writes to it beyond doubt: then a rollover by its policy has not ended its writes.
+    /// `true` if an alias or a data stream writes to it beyond doubt: then a rollover by its policy has not ended its writes.
     pub is_written: bool,
     /// Documents.
     pub docs: u64,
@@ -91,6 +91,11 @@ fn is_met(condition: &TransitionCondition, progress: &Progress, measure: IndexMe
 /// Returns whether a time has passed since another one.
 fn has_passed(since_ms: i64, time: Duration, now_ms: i64) -> bool {
     i128::from(now_ms) - i128::from(since_ms) >= time.as_millis() as i128
+}
+
+/// Returns whether work of an interval is due again. A clock that was put back keeps nothing waiting.
+pub(crate) fn is_interval_over(last_ms: Option<i64>, interval_ms: i64, now_ms: i64) -> bool {
+    last_ms.is_none_or(|last| last > now_ms || now_ms - last >= interval_ms)
 }
 
 /// Returns whether an index is to be rolled over.

@@ -10,6 +10,7 @@ use millrace_catalog::access::Action;
 use millrace_runtime::Result as StoreResult;
 
 use crate::LifecycleContext;
+use crate::decide::is_interval_over;
 
 /// Time between two deletions, in milliseconds: a search of each index is not worth more.
 const INTERVAL_MS: i64 = 3_600_000;
@@ -27,8 +28,7 @@ pub trait DocumentDeleter: fmt::Debug + Send + Sync {
 
 /// Returns whether it is time for the next deletion.
 pub(crate) fn is_due(last_ms: Option<i64>, now_ms: i64) -> bool {
-    // A clock that was put back keeps nothing waiting.
-    last_ms.is_none_or(|last| last > now_ms || now_ms - last >= INTERVAL_MS)
+    is_interval_over(last_ms, INTERVAL_MS, now_ms)
 }
 
 /// Deletes what is of age. An index that fails is left for the next time.

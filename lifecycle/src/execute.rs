@@ -169,11 +169,6 @@ pub(crate) fn held_by(meta: &IndexMeta) -> String {
     format!("held by [{}]", if meta.flag(RETENTION_HOLD) { RETENTION_HOLD } else { RETENTION_HOLDS })
 }
 
-/// Returns whether documents of an index may be written.
-pub(crate) fn accepts_writes(meta: &IndexMeta) -> bool {
-    !meta.flag("index.blocks.write") && !meta.flag("index.blocks.read_only")
-}
-
 fn any_state() -> IndicesOptions {
     IndicesOptions { expand_hidden: true, ..IndicesOptions::open_and_closed() }
 }
@@ -385,9 +380,6 @@ pub(crate) async fn notify(
     (webhook, text): (&Map<String, Value>, String),
     kind: &str,
 ) -> Result<()> {
-    let Some(notifier) = &context.hooks.notifier else {
-        return Err(Error::Notification("this server sends none".to_owned()));
-    };
     let Progress { state, position, action_ms, .. } = &managed.progress;
     let message = PolicyMessage {
         key: format!("{}/{state}/{position}/{}{kind}", managed.id, action_ms.unwrap_or_default()),
@@ -396,7 +388,7 @@ pub(crate) async fn notify(
         text,
         webhook: webhook.clone(),
     };
-    notifier.send(&message).await.map_err(Error::Notification)
+    context.send(&message).await.map_err(Error::Notification)
 }
 
 /// Makes the snapshot of the progress, if it is not there with all of the index.

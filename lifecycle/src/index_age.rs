@@ -37,7 +37,7 @@ pub(crate) fn origin_ms(meta: &IndexMeta) -> i64 {
 
 /// Returns the name whose date is that of an index: that of the source for a shrunken index that took its place and its name.
 pub(crate) fn dated_name(meta: &IndexMeta) -> &str {
-    let source = meta.setting("index.resize.source.name");
+    let source = meta.resize_source();
     source.filter(|source| meta.aliases.contains_key(*source)).unwrap_or(&meta.name)
 }
 

@@ -97,6 +97,17 @@ impl LifecycleContext {
         }
     }
 
+    /// Sends a message to its webhook.
+    ///
+    /// # Errors
+    /// The reason of the notifier, or that there is none.
+    pub(crate) async fn send(&self, message: &PolicyMessage) -> Result<(), String> {
+        match &self.hooks.notifier {
+            Some(notifier) => notifier.send(message).await,
+            None => Err("this server sends none".to_owned()),
+        }
+    }
+
     /// Returns the principal of a policy's owner, by what that user may do now.
     ///
     /// # Errors
@@ -163,7 +174,7 @@ impl Lifecycle {
             long_actions: Semaphore::new(MAX_LONG_ACTIONS),
             changing: tokio::sync::Mutex::default(),
         });
-        restored_policies::rebase(engine, &context.snapshot_policies).await?;
+        restored_policies::rebase(&context.snapshot_policies).await?;
         restored_policies::register(&context);
         let (sender, event_loop) = runner::spawn(&context);
         Ok(Self { context, sender, event_loop: Arc::new(Mutex::new(Some(event_loop))) })

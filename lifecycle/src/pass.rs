@@ -14,9 +14,7 @@ use tokio::sync::SemaphorePermit;
 use crate::LifecycleContext;
 use crate::decide::{IndexMeasure, NextStep, next_step};
 use crate::error::{Error, Result};
-use crate::execute::{
-    ActionOutcome, accepts_writes, execute, measure, notify, snapshot_name, template_context,
-};
+use crate::execute::{ActionOutcome, execute, measure, notify, snapshot_name, template_context};
 use crate::managed::{ManagedIndex, Progress, StepStatus};
 use crate::policy::ActionSpec;
 
@@ -196,7 +194,7 @@ async fn act<'a>(
         progress.action_ms = Some(now_ms);
         (progress.step, progress.message) =
             (StepStatus::Starting, format!("Starting action {}", spec.name()));
-        progress.was_writable = accepts_writes(meta);
+        progress.was_writable = !meta.is_write_blocked();
         progress.snapshot = None;
     }
     if let ActionSpec::Snapshot { snapshot, .. } = spec

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Weak};
 
 use futures::future::BoxFuture;
-use millrace_engine::{DocumentMirror, Engine, RefreshPolicy};
+use millrace_engine::{DocumentMirror, RefreshPolicy};
 use millrace_snapshot::SystemStateOwner;
 
 use crate::LifecycleContext;
@@ -50,7 +50,7 @@ async fn reload(context: &LifecycleContext, index: &str) -> Result<()> {
         INDEX_POLICIES => context.policies.replace(DocumentMirror::load(&context.engine).await?),
         _ => {
             let newer = DocumentMirror::load(&context.engine).await?;
-            rebase(&context.engine, &newer).await?;
+            rebase(&newer).await?;
             context.snapshot_policies.replace(newer);
         }
     }
@@ -62,13 +62,13 @@ async fn reload(context: &LifecycleContext, index: &str) -> Result<()> {
 ///
 /// # Errors
 /// The store's; the policies before are stored then.
-pub(crate) async fn rebase(engine: &Engine, policies: &DocumentMirror<SnapshotPolicy>) -> Result<()> {
-    let metadata = engine.metadata();
+pub(crate) async fn rebase(policies: &DocumentMirror<SnapshotPolicy>) -> Result<()> {
+    let metadata = policies.engine().metadata();
     let Some(index) = metadata.index(SNAPSHOT_POLICIES).filter(|meta| meta.is_restored()) else {
         return Ok(());
     };
     let own_seq_nos = index.restored_seq_nos(0).end;
-    let handled_ms = engine.clock().now_ms();
+    let handled_ms = policies.engine().clock().now_ms();
     let from_now = |progress: &ScheduleProgress| ScheduleProgress {
         handled_ms,
         last: progress.last.clone(),

@@ -15,6 +15,7 @@ use millrace_runtime::{Priority, sync};
 use serde_json::{Value, json};
 
 use crate::LifecycleContext;
+use crate::decide::is_interval_over;
 use crate::error::Result;
 use crate::execute::delete_index;
 use crate::index_age::{daily_series, dated_name, origin_ms};
@@ -47,8 +48,7 @@ pub(crate) struct DiskUsage {
 
 /// Returns whether it is time for the next deletion.
 pub(crate) fn is_due(last_ms: Option<i64>, now_ms: i64) -> bool {
-    // A clock that was put back keeps nothing waiting.
-    last_ms.is_none_or(|last| last > now_ms || now_ms - last >= INTERVAL_MS)
+    is_interval_over(last_ms, INTERVAL_MS, now_ms)
 }
 
 /// Place of an index in the order of deletions by a limit.
@@ -167,7 +167,7 @@ fn retained(engine: &Engine, metadata: &Metadata) -> Vec<RetainedIndex> {
             *latest = (*latest).max(name);
         }
         if meta.flag(RESIZE_PENDING) {
-            copied.extend(meta.setting("index.resize.source.name"));
+            copied.extend(meta.resize_source());
         }
     }
     let is_copying = |meta: &IndexMeta| meta.flag(RESIZE_PENDING) || copied.contains(&*meta.name);
@@ -245,7 +245,7 @@ async fn disk_usage(context: &LifecycleContext) -> Result<DiskUsage> {
 /// Deletes what exceeds the limits.
 ///
 /// # Errors
-/// The disk's. An index that cannot be deleted is left for the next pass.
+/// The disk's. An index that cannot be deleted is left for the next time.
 pub(crate) async fn enforce(context: &LifecycleContext) -> Result<()> {
     for PlannedDeletion { meta, limit, .. } in
         planned(context).await?.into_iter().filter(|deletion| deletion.is_due())

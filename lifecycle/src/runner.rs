@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::LifecycleContext;
+use crate::decide::is_interval_over;
 use crate::{document_retention, pass, retention, snapshot_policy};
 
 /// Interval between two checks for due work.
@@ -116,10 +117,8 @@ impl EventHandler for Runner {
     async fn run_due(&mut self) -> Option<Instant> {
         if Instant::now() >= self.next_tick {
             let now_ms = self.context.engine.clock().now_ms();
-            // A clock that was put back keeps nothing waiting.
-            self.passed_ms = self.passed_ms.filter(|passed| *passed <= now_ms);
             if let Some(interval) = interval_ms(&self.context.engine.metadata())
-                && self.passed_ms.is_none_or(|passed| now_ms - passed >= interval)
+                && is_interval_over(self.passed_ms, interval, now_ms)
             {
                 self.start_passes().await;
             }

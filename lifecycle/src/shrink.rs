@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::LifecycleContext;
 use crate::error::{Error, Result};
-use crate::execute::{ActionOutcome, accepts_writes, change, held_by, update_setting};
+use crate::execute::{ActionOutcome, change, held_by, update_setting};
 use crate::index_age::{ORIGINATION_DATE, origination_ms};
 use crate::managed::ManagedIndex;
 use crate::policy::ShrinkTarget;
@@ -54,8 +54,8 @@ pub(crate) async fn shrink(
             return Ok(ActionOutcome::Pending(held_by(meta)));
         }
     }
-    let is_copied = !is_shrunken(&context.engine.metadata(), meta, name)?;
-    if is_copied {
+    let is_new_copy = !is_shrunken(&context.engine.metadata(), meta, name)?;
+    if is_new_copy {
         let copied = copy(context, meta, managed, (target, name), shards).await;
         if copied.is_err() && was_writable {
             let unblocked = update_setting(context, meta, WRITE_BLOCK, "false".to_owned()).await;
@@ -69,7 +69,7 @@ pub(crate) async fn shrink(
         check_unwritten(&context.engine.metadata(), &source, name)?;
     }
     if target.replace_source {
-        return replace_source(context, meta, name, is_copied).await;
+        return replace_source(context, meta, name, is_new_copy).await;
     }
     if target.switch_aliases {
         switch_aliases(context, meta, name).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn shrink(
 fn is_shrunken(metadata: &Metadata, meta: &IndexMeta, name: &str) -> Result<bool> {
     match metadata.index(name) {
         None => Ok(false),
-        Some(existing) if !is_copy_of(existing, meta) => {
+        Some(existing) if !existing.is_resized_from(meta) => {
             let uuid = existing.uuid_text();
             Err(StoreError::IndexAlreadyExists { index: name.to_owned(), uuid }.into())
         }
@@ -89,7 +89,7 @@ fn is_shrunken(metadata: &Metadata, meta: &IndexMeta, name: &str) -> Result<bool
             Err(Error::Invalid(format!("index [{name}] is being made by another request")))
         }
         // Documents may have come since that target was made.
-        Some(existing) if accepts_writes(meta) => {
+        Some(existing) if !meta.is_write_blocked() => {
             let uuid = existing.uuid_text();
             Err(StoreError::IndexAlreadyExists { index: name.to_owned(), uuid }.into())
         }
@@ -173,7 +173,7 @@ async fn replace_source(
     context: &LifecycleContext,
     meta: &Arc<IndexMeta>,
     name: &str,
-    is_copied: bool,
+    is_new_copy: bool,
 ) -> Result<ActionOutcome> {
     let source = &*meta.name;
     let index = context.engine.index(source);
@@ -204,7 +204,7 @@ async fn replace_source(
         Replacement::SourceGone => {
             tracing::info!(index = source, target = name, "an index was deleted while its policy shrank it");
             change(context, Action::DeleteIndex, "DELETE", &[name], |state, _| {
-                let copy = state.index(name).filter(|copy| is_copied && is_copy_of(copy, meta));
+                let copy = state.index(name).filter(|copy| is_new_copy && copy.is_resized_from(meta));
                 Ok(copy.map(|copy| state.delete_unfinished(Some(copy))).unwrap_or_default())
             })
             .await?;
@@ -223,10 +223,6 @@ fn check_unwritten(metadata: &Metadata, source: &Index, target: &str) -> millrac
         "index [{target}] does not have all documents of [{}], or an earlier version made it; delete [{target}] and retry",
         source.meta().name
     )))
-}
-
-fn is_copy_of(target: &IndexMeta, source: &IndexMeta) -> bool {
-    target.setting("index.resize.source.uuid") == Some(source.uuid_text().as_str())
 }
 
 fn replacing_actions(source: &IndexMeta, target: &str) -> millrace_runtime::Result<Vec<AliasAction>> {

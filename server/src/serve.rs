@@ -159,6 +159,8 @@ const OTLP_GRPC: &str = "OTLP over gRPC";
 const PIPELINE_SETTINGS: &str = "pipelines-settings.json";
 /// Directory in the data directory with the queues of pipelines that have one on disk.
 const PIPELINE_QUEUES: &str = "pipelines-queues";
+/// Directory in the data directory for files of outputs, such as what will be objects of `s3`.
+const PIPELINE_OUTPUTS: &str = "pipelines-outputs";
 /// Ports behind the default one that are tried where nobody named one.
 const PORTS_BEHIND: u16 = 100;
 
@@ -263,6 +265,7 @@ impl RunningServer {
             memory_bytes: pipelines.memory_bytes,
             settings_file: Some(engine.data_dir().join(PIPELINE_SETTINGS)),
             queues: Some(engine.data_dir().join(PIPELINE_QUEUES)),
+            outputs: Some(engine.data_dir().join(PIPELINE_OUTPUTS)),
             environment: crate::environment().into_iter().collect::<Environment>(),
         };
         let otlp_config = api.otlp.clone();

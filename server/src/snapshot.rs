@@ -19,7 +19,7 @@ use crate::serve::runtime;
 const TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
 
 /// Parameter of requests that are answered at their end.
-const WAITS: [(&str, &str); 1] = [("wait_for_completion", "true")];
+const WAIT_FOR_COMPLETION: [(&str, &str); 1] = [("wait_for_completion", "true")];
 /// Interval at which a task is asked how far it is.
 const POLL_EVERY: Duration = Duration::from_millis(500);
 
@@ -45,7 +45,7 @@ async fn carry_out(remote: &Remote, command: &SnapshotCommand) -> Result<()> {
                 body["feature_states"] = json!(["security"]);
             }
             let path = [snapshot.repository.as_str(), &snapshot.snapshot];
-            let answer = ask(remote, Method::PUT, &path, &WAITS, Some(body)).await?;
+            let answer = ask(remote, Method::PUT, &path, &WAIT_FOR_COMPLETION, Some(body)).await?;
             report(&answer["snapshot"], "made")
         }
         SnapshotCommand::List { repository, .. } => {
@@ -82,7 +82,7 @@ async fn carry_out(remote: &Remote, command: &SnapshotCommand) -> Result<()> {
                 }
             }
             let path = [snapshot.repository.as_str(), &snapshot.snapshot, "_restore"];
-            let answer = ask(remote, Method::POST, &path, &WAITS, Some(body)).await?;
+            let answer = ask(remote, Method::POST, &path, &WAIT_FOR_COMPLETION, Some(body)).await?;
             report(&answer["snapshot"], "restored")
         }
         SnapshotCommand::Verify { repository, contents: true, snapshot, .. } => {
@@ -116,7 +116,7 @@ async fn verify_contents(remote: &Remote, repository: &str, snapshot: Option<&st
     let params: Vec<_> = snapshot.map(|snapshot| ("snapshot", snapshot)).into_iter().collect();
     let path = [repository, "_verify_integrity"];
     let style = ProgressStyle::with_template("{bytes} of {total_bytes} {wide_bar} {eta}")?;
-    // On a terminal alone.
+    // It shows nothing where stderr is no terminal.
     let bar = ProgressBar::new(0).with_style(style);
     let task = format!("verify[{repository}]");
     let answer = tokio::select! {

@@ -62,6 +62,7 @@ impl TestNode {
             reload_interval: std::time::Duration::ZERO,
             settings_file: None,
             queues: None,
+            outputs: None,
             memory_bytes: 1 << 20,
             environment: std::iter::empty::<(String, String)>().collect(),
         };

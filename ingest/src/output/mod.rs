@@ -23,6 +23,7 @@ mod stdout;
 mod syslog;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -109,6 +110,12 @@ pub trait Local: fmt::Debug + Send + Sync {
 /// Sends events.
 #[async_trait]
 pub trait Sink: fmt::Debug + Send + Sync {
+    /// Starts what the sink does beside deliveries; it ends with the sink. `directory` is there for files of the pipeline's outputs, and may
+    /// not exist yet. It must be called within a runtime, before anything is sent.
+    fn start(&self, directory: &Path) {
+        let _ = directory;
+    }
+
     /// Sends events in order and returns when all are acknowledged or refused for good. What passes by
     /// itself (429, 5xx, an output that is down) is retried with back-off for as long as it takes, or
     /// until `stopping`. Each event comes with its stable id, where its source has positions. What is sent

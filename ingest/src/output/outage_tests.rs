@@ -62,16 +62,19 @@ async fn outlast<F>(
     }
 }
 
+fn events() -> Vec<(Arc<Event>, Option<String>)> {
+    let event = |number: usize| {
+        let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
+        event.fields_mut().insert("n".to_owned(), json!(number));
+        (Arc::new(event), None)
+    };
+    (0..EVENTS).map(event).collect()
+}
+
 /// Sends events by an output, and starts its peer after an hour.
 async fn send_after_an_hour(plugin: &str, given: &[(&str, OptionValue)], start_peer: impl FnOnce()) {
     let Output::Sink(sink) = build(options(plugin, given)).unwrap() else { panic!("{plugin} is a sink") };
-    let events: Vec<(Arc<Event>, Option<String>)> = (0..EVENTS)
-        .map(|number| {
-            let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
-            event.fields_mut().insert("n".to_owned(), json!(number));
-            (Arc::new(event), None)
-        })
-        .collect();
+    let events = events();
     let running = watch::Sender::new(false);
     let sending = sink.send(&events, running.subscribe(), OrderTicket::new().0);
     tokio::pin!(sending);
@@ -282,15 +285,46 @@ async fn rabbitmq_outlasts_an_hour_without_its_peer() {
     outlast("rabbitmq", &given, serve_amqp).await;
 }
 
+/// Events are on disk meanwhile.
 #[tokio::test(start_paused = true)]
 async fn s3_outlasts_an_hour_without_its_peer() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let endpoint = format!("http://{}", socket.local_addr().unwrap());
     let given = [
         ("bucket", "events".into()),
-        ("endpoint", "http://ADDRESS".into()),
+        ("endpoint", endpoint.as_str().into()),
         ("access_key_id", "id".into()),
         ("secret_access_key", "secret".into()),
     ];
-    outlast("s3", &given, serve_http).await;
+    let directory = tempfile::tempdir().unwrap();
+    let Output::Sink(sink) = build(options("s3", &given)).unwrap() else { panic!("it is a sink") };
+    sink.start(directory.path());
+    let running = watch::Sender::new(false);
+    let sent = sink.send(&events(), running.subscribe(), OrderTicket::new().0).await;
+    assert_eq!(sent, Ok(Vec::new()));
+    sleep(HOUR).await;
+    let listener = socket.listen(16).unwrap();
+    let (taken, mut received) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve_http(BufReader::new(stream), taken.clone()));
+        }
+    });
+    resume();
+    let mut events = 0;
+    for _ in 0..MAX_ATTEMPTS {
+        pause();
+        advance(LONGEST_PAUSE).await;
+        resume();
+        while events < EVENTS && timeout(PATIENCE, received.recv()).await.is_ok() {
+            events += 1;
+        }
+        if events == EVENTS {
+            return;
+        }
+    }
+    panic!("s3 has not written its events");
 }
 
 /// The client's threads have a clock of their own: for them, the broker is away for a moment.

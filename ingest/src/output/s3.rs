@@ -1,35 +1,47 @@
-//! `s3`: events as objects of a bucket, at least once.
+//! `s3`: events gathered to objects of a bucket, at least once.
 //!
-//! Each delivery becomes one object for each prefix, or several where it exceeds `size_file`. An object is there as a whole or not at
-//! all, and is there before its events count as delivered. Its name has the time, the start of the output, and a number that grows. A retry writes
-//! the same object again; after a crash the events come again in another object.
+//! A delivery is written to files on disk ([`spool`]), one for each prefix, and counts as delivered once they are synced. A file becomes an object
+//! ([`upload`]) when it has its size or its age, or when the output ends. An object is there as a whole or not at all. Its name is chosen with
+//! the file, so a retry writes the same object again, also after a crash.
+
+mod spool;
+#[cfg(test)]
+mod tests;
+mod upload;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::path::Path as FilePath;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use chrono::Utc;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use object_store::path::Path;
-use object_store::{Attribute, Attributes, ObjectStore, PutOptions};
 use tokio::sync::watch;
+use xxhash_rust::xxh3::xxh3_64;
 
+use self::spool::{EncodedEvents, ObjectHeader, ObjectSpool, Rotation};
+use self::upload::Uploader;
 use super::retry::{Backoff, prepare_codec};
 use crate::codec::{self, Codec};
 use crate::input::stopped;
 use crate::offload::offload;
 use crate::output::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
-use crate::{Event, Fault, Options, Template, s3_bucket};
+use crate::s3_bucket::{self, Bucket};
+use crate::{Event, Fault, Options, Template};
 
-/// Largest object where nothing is said, in bytes before compression.
+/// Bytes of an object's events where nothing is said, as in Logstash.
 const SIZE: i64 = 5 << 20;
-/// Greatest bound of an object.
+/// Greatest bound of them.
 const MAX_SIZE: i64 = 1 << 30;
+/// Minutes that an object gathers events where nothing is said, as in Logstash.
+const MINUTES: i64 = 15;
+const MAX_MINUTES: i64 = 7 * 24 * 60;
+/// Objects that are written at the same time where nothing is said.
+const CONCURRENCY: i64 = 4;
+const MAX_CONCURRENCY: i64 = 16;
+/// Bytes on disk from which on deliveries wait for uploads. Objects of the largest size have room for two.
+const MAX_SPOOL_BYTES: u64 = 2 << 30;
 /// Most bytes of a key in S3.
 const MAX_KEY_BYTES: usize = 1_024;
 /// Pauses between attempts.
@@ -38,30 +50,33 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct S3 {
-    bucket: String,
-    store: Arc<dyn ObjectStore>,
-    objects: Arc<ObjectMaker>,
+    uploader: Uploader,
+    /// Tells the bucket from others of the pipeline, in names of directories.
+    bucket_id: String,
+    encoder: Arc<ObjectEncoder>,
+    rotation: Rotation,
+    /// Files on disk, once the output was started.
+    spool: watch::Sender<Option<Arc<ObjectSpool>>>,
+    /// Becomes `true` when the output ends.
+    ending: watch::Sender<bool>,
 }
 
-/// Makes objects of events.
+/// Makes texts of events.
 #[derive(Debug)]
-struct ObjectMaker {
+struct ObjectEncoder {
     prefix: Template,
     codec: Arc<dyn Codec>,
+    names: ObjectNames,
+}
+
+/// Names of objects.
+#[derive(Clone, Debug)]
+struct ObjectNames {
     is_gzip: bool,
-    max_bytes: usize,
     /// Tags in the names, with dots between.
     tags: String,
     /// Identity of this output since its start.
     run: String,
-    next: AtomicU64,
-}
-
-/// An object to be written.
-#[derive(Debug)]
-struct PendingObject {
-    path: Path,
-    content: Bytes,
 }
 
 /// Makes the output.
@@ -73,12 +88,11 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let bucket = s3_bucket::take(o);
     let prefix = o.template("prefix").unwrap_or_else(|| Template::parse(""));
     let is_gzip = o.one_of("encoding", &["none", "gzip"]) == Some("gzip");
-    let size = o.integer("size_file", 0..=MAX_SIZE).filter(|size| *size > 0).unwrap_or(SIZE);
+    let rotation = take_rotation(o);
     let tags = o.texts("tags").join(".");
-    // An object is written before its events count as delivered, so that there is nothing to rotate, keep or restore.
-    let _ = (o.integer("time_file", 0..=i64::MAX), o.boolean("restore"));
-    let _ = o.one_of("rotation_strategy", &["size_and_time", "size", "time"]);
-    let _ = (o.integer("upload_workers_count", 1..=1_024), o.integer("upload_queue_size", 1..=i64::MAX));
+    let concurrency = o.integer("upload_workers_count", 1..=i64::MAX).unwrap_or(CONCURRENCY);
+    // Files that were left become objects always, and attempts have no end.
+    let _ = (o.boolean("restore"), o.integer("upload_queue_size", 1..=i64::MAX));
     let _ = (
         o.integer("upload_multipart_threshold", 0..=i64::MAX),
         o.boolean("validate_credentials_on_root_bucket"),
@@ -102,54 +116,57 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let codec = codec::take(o, "line");
     options.finish()?;
     // Its fault was the options'.
-    let (bucket, store) = bucket.ok_or_else(Vec::new)?;
-    let objects = ObjectMaker {
-        prefix,
-        codec: codec?,
-        is_gzip,
-        max_bytes: usize::try_from(size).unwrap_or(usize::MAX),
-        tags,
-        run: format!("{:032x}", rand::random::<u128>()),
-        next: AtomicU64::new(0),
-    };
-    Ok(Output::Sink(Arc::new(S3 { bucket, store: Arc::new(store), objects: Arc::new(objects) })))
+    let Bucket { name, endpoint, store } = bucket.ok_or_else(Vec::new)?;
+    let names = ObjectNames { is_gzip, tags, run: format!("{:032x}", rand::random::<u128>()) };
+    let encoder = ObjectEncoder { prefix, codec: codec?, names };
+    let bucket_id =
+        format!("{:016x}", xxh3_64(format!("{}\n{name}", endpoint.unwrap_or_default()).as_bytes()));
+    let concurrency = usize::try_from(concurrency.min(MAX_CONCURRENCY)).unwrap_or(1);
+    let uploader = Uploader { bucket: name, store: Arc::new(store), concurrency };
+    Ok(Output::Sink(Arc::new(S3::new(uploader, bucket_id, encoder, rotation))))
 }
 
-impl ObjectMaker {
-    /// Makes the objects of events, and tells those whose prefix no key has room for.
-    fn make(
+fn take_rotation(options: &mut Options) -> Rotation {
+    let strategy = options.one_of("rotation_strategy", &["size_and_time", "size", "time"]);
+    let size = options.integer("size_file", 0..=MAX_SIZE).filter(|size| *size > 0).unwrap_or(SIZE);
+    let minutes =
+        options.integer("time_file", 0..=MAX_MINUTES).filter(|minutes| *minutes > 0).unwrap_or(MINUTES);
+    let size = if strategy == Some("time") { MAX_SIZE } else { size };
+    let age = Duration::from_secs(60 * minutes.unsigned_abs());
+    Rotation { max_bytes: size.unsigned_abs(), max_age: (strategy != Some("size")).then_some(age) }
+}
+
+impl ObjectEncoder {
+    /// Makes the texts of events by their prefixes, and tells those whose prefix no key has room for.
+    fn encode(
         &self,
         events: &[(Arc<Event>, Option<String>)],
-    ) -> std::io::Result<(Vec<PendingObject>, Vec<RefusedEvent>)> {
-        let mut texts: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        let (mut objects, mut refused) = (Vec::new(), Vec::new());
+    ) -> (BTreeMap<String, EncodedEvents>, Vec<RefusedEvent>) {
+        let mut texts: BTreeMap<String, EncodedEvents> = BTreeMap::new();
+        let mut refused = Vec::new();
         for (place, (event, _)) in events.iter().enumerate() {
             let prefix = self.prefix.render(event);
-            let key = || self.path(&prefix, u64::MAX).as_ref().len();
+            let key = || self.names.path(&prefix, u64::MAX).as_ref().len();
             if !texts.contains_key(&prefix) && key() > MAX_KEY_BYTES {
                 let reason = format!("its [prefix] makes keys of more than {MAX_KEY_BYTES} bytes");
                 refused.push(RefusedEvent { event: place, reason });
                 continue;
             }
-            let text = texts.entry(prefix.clone()).or_default();
-            let before = text.len();
-            if let Err(reason) = self.codec.try_encode(event, text) {
-                refused.push(RefusedEvent { event: place, reason });
-                continue;
-            }
-            // The event that exceeds the bound begins the next object.
-            if text.len() > self.max_bytes && before > 0 {
-                let rest = text.split_off(before);
-                let full = std::mem::replace(text, rest);
-                objects.push(self.object(&prefix, full)?);
+            let encoded = texts.entry(prefix).or_default();
+            let before = encoded.text.len();
+            match self.codec.try_encode(event, &mut encoded.text) {
+                Ok(()) => encoded.ends.push(encoded.text.len()),
+                Err(reason) => {
+                    encoded.text.truncate(before);
+                    refused.push(RefusedEvent { event: place, reason });
+                }
             }
         }
-        for (prefix, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
-            objects.push(self.object(&prefix, text)?);
-        }
-        Ok((objects, refused))
+        (texts, refused)
     }
+}
 
+impl ObjectNames {
     /// Names an object. Characters with a meaning are encoded, and empty parts are left out.
     fn path(&self, prefix: &str, number: u64) -> Path {
         let time = Utc::now().format("%Y-%m-%dT%H.%M");
@@ -158,167 +175,75 @@ impl ObjectMaker {
         Path::from(format!("{prefix}/ls.s3.{}.{time}.{tags}part{number}.{ending}", self.run))
     }
 
-    fn object(&self, prefix: &str, text: Vec<u8>) -> std::io::Result<PendingObject> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let content = match self.is_gzip {
-            false => text,
-            true => {
-                let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 4), Compression::default());
-                encoder.write_all(&text)?;
-                encoder.finish()?
-            }
+    fn header(&self, prefix: &str, number: u64) -> ObjectHeader {
+        ObjectHeader { key: self.path(prefix, number).into(), is_gzip: self.is_gzip }
+    }
+}
+
+impl S3 {
+    fn new(uploader: Uploader, bucket_id: String, encoder: ObjectEncoder, rotation: Rotation) -> Self {
+        let (spool, ending) = (watch::Sender::new(None), watch::Sender::new(false));
+        Self { uploader, bucket_id, encoder: Arc::new(encoder), rotation, spool, ending }
+    }
+
+    /// Waits until the output was started and has room on disk.
+    async fn room(&self, stopping: &mut watch::Receiver<bool>) -> Result<Arc<ObjectSpool>, SinkInterrupted> {
+        let mut started = self.spool.subscribe();
+        let room = async {
+            let spool = started.wait_for(Option::is_some).await.ok()?.clone()?;
+            spool.bytes().wait_for(|bytes| *bytes < MAX_SPOOL_BYTES).await.ok()?;
+            Some(spool)
         };
-        Ok(PendingObject { path: self.path(prefix, number), content: content.into() })
+        tokio::select! {
+            biased;
+            () = stopped(stopping) => Err(SinkInterrupted),
+            spool = room => spool.ok_or(SinkInterrupted),
+        }
+    }
+}
+
+impl Drop for S3 {
+    fn drop(&mut self) {
+        self.ending.send_replace(true);
     }
 }
 
 #[async_trait]
 impl Sink for S3 {
+    fn start(&self, directory: &FilePath) {
+        let root = directory.join("s3");
+        let (place, names, rotation) = (root.clone(), self.encoder.names.clone(), self.rotation);
+        let bucket = self.bucket_id.clone();
+        let open = move || ObjectSpool::open(&place, &bucket, names.clone(), rotation);
+        let (uploader, started, ending) =
+            (self.uploader.clone(), self.spool.clone(), self.ending.subscribe());
+        tokio::spawn(async move {
+            let Some((spool, finished)) = upload::open(root, open, ending.clone()).await else { return };
+            let spool = Arc::new(spool);
+            started.send_replace(Some(Arc::clone(&spool)));
+            drop(started);
+            uploader.run(spool, finished, ending).await;
+        });
+    }
+
     async fn send(
         &self,
         events: &[(Arc<Event>, Option<String>)],
         mut stopping: watch::Receiver<bool>,
         _place: OrderTicket,
     ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
-        let backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        prepare_codec(&self.objects.codec, "s3", backoff, &mut stopping).await?;
-        let (maker, all) = (Arc::clone(&self.objects), events.to_vec());
-        let (objects, refused) = match offload(move || maker.make(&all)).await {
-            Ok(made) => made,
-            Err(error) => {
-                let reason = format!("the events cannot be compressed: {error}");
-                return Ok((0..events.len())
-                    .map(|event| RefusedEvent { event, reason: reason.clone() })
-                    .collect());
-            }
-        };
-        for PendingObject { path, content } in objects {
-            let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-            loop {
-                let media_type = if self.objects.is_gzip { "application/gzip" } else { "text/plain" };
-                let attributes = Attributes::from_iter([(Attribute::ContentType, media_type)]);
-                let put = self.store.put_opts(&path, content.clone().into(), PutOptions::from(attributes));
-                let written = tokio::select! {
-                    biased;
-                    () = stopped(&mut stopping) => return Err(SinkInterrupted),
-                    written = s3_bucket::with_write_timeout(put) => written,
-                };
-                let Err(error) = written else { break };
-                tracing::warn!(%error, bucket = self.bucket, %path, "the output s3 cannot write an object, it tries again");
-                backoff.wait(&mut stopping).await?;
-            }
-        }
-        Ok(refused)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Read;
-
-    use flate2::read::GzDecoder;
-    use futures::TryStreamExt as _;
-    use object_store::ObjectStoreExt as _;
-    use object_store::memory::InMemory;
-    use serde_json::json;
-
-    use super::*;
-    use crate::input::testing::options;
-
-    fn events(users: &[&str]) -> Vec<(Arc<Event>, Option<String>)> {
-        let event = |user: &&str| {
-            let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
-            event.fields_mut().insert("user".to_owned(), json!(user));
-            (Arc::new(event), None)
-        };
-        users.iter().map(event).collect()
-    }
-
-    fn output(max_bytes: usize, is_gzip: bool) -> (Arc<InMemory>, S3) {
-        let store = Arc::new(InMemory::new());
-        let objects = ObjectMaker {
-            prefix: Template::parse("of/%{user}"),
-            codec: codec::build(Options::new("json_lines", crate::Location::default(), [])).unwrap(),
-            is_gzip,
-            max_bytes,
-            tags: "a.b".to_owned(),
-            run: "run".to_owned(),
-            next: AtomicU64::new(0),
-        };
-        let shared = Arc::clone(&store) as Arc<dyn ObjectStore>;
-        (store, S3 { bucket: "b".to_owned(), store: shared, objects: Arc::new(objects) })
-    }
-
-    async fn written(store: &InMemory) -> Vec<(String, Bytes)> {
-        let mut all = Vec::new();
-        let list: Vec<_> = store.list(None).try_collect().await.unwrap();
-        for object in list {
-            let content = store.get(&object.location).await.unwrap().bytes().await.unwrap();
-            all.push((object.location.to_string(), content));
-        }
-        all.sort();
-        all
-    }
-
-    async fn send(output: &S3, users: &[&str]) {
-        let running = watch::Sender::new(false);
-        assert_eq!(
-            output.send(&events(users), running.subscribe(), OrderTicket::new().0).await,
-            Ok(Vec::new())
-        );
-    }
-
-    #[tokio::test]
-    async fn a_delivery_is_an_object_for_each_prefix() {
-        let (store, output) = output(1 << 20, false);
-        send(&output, &["a", "b", "a", "../x"]).await;
-        send(&output, &["a"]).await;
-        let all = written(&store).await;
-        let lines: Vec<usize> =
-            all.iter().map(|(_, content)| content.split(|byte| *byte == b'\n').count() - 1).collect();
-        assert_eq!(lines.iter().sum::<usize>(), 5, "{all:?}");
-        assert_eq!(all.iter().filter(|(name, _)| name.starts_with("of/a/ls.s3.run.")).count(), 2, "{all:?}");
-        assert!(
-            all.iter().all(|(name, _)| name.starts_with("of/") && name.contains(".tag_a.b.part")),
-            "{all:?}"
-        );
-        assert!(all.iter().all(|(name, _)| !name.split('/').any(|part| part == "..")), "{all:?}");
-    }
-
-    #[tokio::test]
-    async fn an_event_that_no_key_has_room_for_is_refused_alone() {
-        let (store, output) = output(1 << 20, false);
-        let (long, running) = ("u".repeat(2_000), watch::Sender::new(false));
-        let all = events(&["a", &long, "b"]);
-        let refused = output.send(&all, running.subscribe(), OrderTicket::new().0).await.unwrap();
-        assert_eq!(refused.iter().map(|refused| refused.event).collect::<Vec<_>>(), [1]);
-        assert_eq!(written(&store).await.len(), 2);
-    }
-
-    #[tokio::test]
-    async fn large_deliveries_are_several_objects() {
-        let (store, output) = output(120, true);
-        send(&output, &["a"; 5]).await;
-        let all = written(&store).await;
-        assert!(all.len() > 1 && all.iter().all(|(name, _)| name.ends_with(".txt.gz")), "{all:?}");
-        let mut text = String::new();
-        for (_, content) in &all {
-            GzDecoder::new(&content[..]).read_to_string(&mut text).unwrap();
-        }
-        assert_eq!(text.lines().count(), 5);
-    }
-
-    #[test]
-    fn options_are_checked() {
-        let given = [
-            ("access_key_id", "k".into()),
-            ("canned_acl", "public-read".into()),
-            ("role_arn", "r".into()),
-            ("additional_settings", [("x", "y")].into()),
-        ];
-        let faults = build(options("s3", &given)).unwrap_err();
-        for expected in ["option [bucket]", "need each other", "[canned_acl", "[role_arn]", "has no [x]"] {
-            assert!(faults.iter().any(|fault| fault.message.contains(expected)), "{expected}: {faults:?}");
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        prepare_codec(&self.encoder.codec, "s3", Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), &mut stopping)
+            .await?;
+        let spool = self.room(&mut stopping).await?;
+        let (encoder, all) = (Arc::clone(&self.encoder), events.to_vec());
+        let (texts, refused) = offload(move || encoder.encode(&all)).await;
+        let texts = Arc::new(texts);
+        loop {
+            let (spool, texts) = (Arc::clone(&spool), Arc::clone(&texts));
+            let Err(error) = offload(move || spool.append(&texts)).await else { return Ok(refused) };
+            tracing::warn!(%error, "the output s3 cannot write to its files on disk, it tries again");
+            backoff.wait(&mut stopping).await?;
         }
     }
 }

@@ -83,11 +83,7 @@ async fn send_outcome(context: &LifecycleContext, policy: &SnapshotPolicy, is_cr
         text: format!("Snapshot policy [{}]: {}{cause}", policy.name, outcome.message),
         webhook: notification.webhook.clone(),
     };
-    let sent = match &context.hooks.notifier {
-        Some(notifier) => notifier.send(&message).await,
-        None => Err("this server sends none".to_owned()),
-    };
-    if let Err(reason) = sent {
+    if let Err(reason) = context.send(&message).await {
         tracing::warn!(policy = policy.name, reason, "the outcome of a policy of snapshots is not sent");
     }
 }

@@ -84,17 +84,10 @@ async fn a_shrunken_index_of_ilm_takes_the_place_of_its_source() {
     store.advance(0).await;
     assert_eq!(store.names(), ["beat-000001", "beat-000002"]);
     let hold = |held: bool| json!({ "index.retention.hold": held });
-    let options = IndicesOptions::open_only();
-    store
-        .change(|state| state.update_settings("beat-000001", &options, &hold(true), false, 0))
-        .await
-        .unwrap();
+    store.set_index("beat-000001", hold(true)).await;
     store.advance(DAY_MS).await;
     assert_eq!(store.names(), ["beat-000001", "beat-000002"], "a held index has no other in its place");
-    store
-        .change(|state| state.update_settings("beat-000001", &options, &hold(false), false, 0))
-        .await
-        .unwrap();
+    store.set_index("beat-000001", hold(false)).await;
     store.advance(1).await;
     let small = "beat-000001_shrunken";
     assert_eq!(store.names(), [small, "beat-000002"]);

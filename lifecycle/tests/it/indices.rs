@@ -1,5 +1,7 @@
 //! Indices under policies.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::support::{DAY_MS, START_MS, Store};
@@ -21,14 +23,20 @@ fn stream_policy() -> Value {
     })
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stream_rolls_over_ages_and_is_deleted() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), START_MS).await;
+/// Opens a store with the stream `logs` of one document, which its policy has taken.
+async fn open_with_stream(dir: &Path) -> Store {
+    let store = Store::open(dir, START_MS).await;
     store.put_stream_template().await;
     store.lifecycle.put_policy("p", &stream_policy(), None, Some("admin")).await.unwrap();
     store.fill("logs", 1).await;
     store.advance(0).await;
+    store
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_rolls_over_ages_and_is_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open_with_stream(dir.path()).await;
     let shown = store.explain(FIRST).await;
     assert_eq!(shown["policy_id"], "p", "{shown}");
     assert_eq!(
@@ -96,19 +104,9 @@ async fn an_empty_index_waits_and_templates_do_not_contend() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollover_that_a_crash_left_done_is_not_done_again() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), START_MS).await;
-    store.put_stream_template().await;
-    store.lifecycle.put_policy("p", &stream_policy(), None, Some("admin")).await.unwrap();
-    store.fill("logs", 1).await;
-    store.advance(0).await;
+    let store = open_with_stream(dir.path()).await;
     // The action has begun; it is done, and nothing of that is on the record.
-    store
-        .change(|state| {
-            let plan = state.plan_rollover("logs", None, START_MS)?;
-            state.roll_over(&plan, &Default::default(), START_MS, millrace_catalog::metadata::Uuid::new_v4())
-        })
-        .await
-        .unwrap();
+    store.roll_over("logs").await;
     store.kill().await;
     let store = Store::open(dir.path(), START_MS + 1).await;
     store.advance(0).await;

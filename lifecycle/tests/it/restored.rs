@@ -6,6 +6,14 @@ use serde_json::json;
 
 use crate::support::{DAY_MS, START_MS, Store};
 
+fn global_state_alone() -> RestoreSnapshot {
+    RestoreSnapshot {
+        indices: Some("-*".to_owned()),
+        include_global_state: true,
+        ..RestoreSnapshot::default()
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn restored_policies_count_at_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -33,12 +41,7 @@ async fn restored_policies_count_at_once() {
     let version = lifecycle.snapshot_policy("p").unwrap().document_version();
     lifecycle.put_snapshot_policy("p", &snapshot_policy("two"), Some(version)).await.unwrap();
 
-    let request = RestoreSnapshot {
-        indices: Some("-*".to_owned()),
-        include_global_state: true,
-        ..RestoreSnapshot::default()
-    };
-    store.snapshots.restore(&system, ("backup", "one"), request).await.unwrap();
+    store.snapshots.restore(&system, ("backup", "one"), global_state_alone()).await.unwrap();
     let policies = lifecycle.policies();
     assert_eq!(policies.len(), 1);
     assert_eq!(policies[0].policy.body["description"], "one");
@@ -80,12 +83,7 @@ async fn a_restored_policy_deletes_nothing_before_its_next_time_and_makes_its_ne
     store.advance(3 * DAY_MS).await;
     let before = listed().await.len();
     assert!(before > 1);
-    let request = RestoreSnapshot {
-        indices: Some("-*".to_owned()),
-        include_global_state: true,
-        ..RestoreSnapshot::default()
-    };
-    store.snapshots.restore(&Principal::system(), ("backup", &first), request).await.unwrap();
+    store.snapshots.restore(&Principal::system(), ("backup", &first), global_state_alone()).await.unwrap();
     let policy = store.lifecycle.snapshot_policy("daily").unwrap();
     assert_eq!(
         (policy.creation.current.as_ref(), policy.body["deletion"]["condition"]["max_count"].as_u64()),

@@ -8,14 +8,6 @@ use serde_json::{Value, json};
 
 use crate::support::{DAY_MS, START_MS, Store};
 
-async fn roll_over(store: &Store, target: &str) {
-    let decide = |state: &Metadata| {
-        let plan = state.plan_rollover(target, None, START_MS)?;
-        state.roll_over(&plan, &Default::default(), START_MS, Uuid::new_v4())
-    };
-    store.change(decide).await.unwrap();
-}
-
 async fn hold(store: &Store, index: &str) {
     store.set_index(index, json!({"index.retention.hold": true})).await;
 }
@@ -39,7 +31,7 @@ async fn an_index_that_a_name_writes_to_stays() {
     }
     store.fill("logs", 5).await;
     for target in ["app", "web", "held", "logs"] {
-        roll_over(&store, target).await;
+        store.roll_over(target).await;
         store.fill(target, 5).await;
     }
     hold(&store, "held-000001").await;
@@ -135,7 +127,7 @@ async fn indices_of_a_resizing_stay_until_its_end() {
     let body = json!({"settings": {"number_of_shards": 2}, "aliases": {"app": {"is_write_index": true}}});
     store.create_index("app-000001", body).await;
     store.fill("app", 5).await;
-    roll_over(&store, "app").await;
+    store.roll_over("app").await;
     store.set_index("app-000001", json!({"index.blocks.write": true})).await;
     let request = ResizeIndex::parse(ResizeKind::Shrink, "app-000001", "small", &Value::Null).unwrap();
     let mapping = store.engine.index("app-000001").unwrap().mapping().to_json();
@@ -184,7 +176,7 @@ async fn a_full_disk_takes_whole_indices_alone() {
         store.create_index(day, Value::Null).await;
     }
     store.fill("logs", 5).await;
-    roll_over(&store, "logs").await;
+    store.roll_over("logs").await;
     hold(&store, "day-2026.01.02").await;
     // Every file system has more than this.
     store.set(json!({"retention.max_disk_used": "*:1b"})).await;

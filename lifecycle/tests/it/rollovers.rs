@@ -1,6 +1,6 @@
 //! Rollovers by policies, by requests and by clients, and the ages that count from them.
 
-use millrace_catalog::metadata::{Uuid, parse_alias_actions};
+use millrace_catalog::metadata::parse_alias_actions;
 use serde_json::{Value, json};
 
 use crate::support::{DAY_MS, START_MS, Store};
@@ -19,13 +19,16 @@ fn index(alias: &str, carried: Value) -> Value {
     json!({ "settings": settings, "aliases": aliases })
 }
 
-/// Rolls an alias over as `_rollover` does.
-async fn roll_over(store: &Store, alias: &str, now_ms: i64) {
-    let decide = |state: &millrace_catalog::metadata::Metadata| {
-        let plan = state.plan_rollover(alias, None, now_ms)?;
-        state.roll_over(&plan, &Default::default(), now_ms, Uuid::new_v4())
-    };
-    store.change(decide).await.unwrap();
+/// A policy without a rollover, for indices of a pattern, that deletes two days after the rollover.
+fn waits_and_deletes(pattern: &str) -> Value {
+    json!({
+        "default_state": "hot",
+        "states": [
+            {"name": "hot", "transitions": [{"state_name": "gone", "conditions": {"min_rollover_age": "2d"}}]},
+            {"name": "gone", "actions": [{"delete": {}}]},
+        ],
+        "ism_template": [{"index_patterns": [pattern]}],
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,21 +61,14 @@ async fn an_index_that_its_alias_does_not_write_to_is_not_rolled_over() {
 async fn a_rollover_by_a_request_counts_from_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), START_MS).await;
-    let waits = json!({
-        "default_state": "hot",
-        "states": [
-            {"name": "hot", "transitions": [{"state_name": "gone", "conditions": {"min_rollover_age": "2d"}}]},
-            {"name": "gone", "actions": [{"delete": {}}]},
-        ],
-        "ism_template": [{"index_patterns": ["app-*"]}],
-    });
+    let waits = waits_and_deletes("app-*");
     store.lifecycle.put_policy("waits", &waits, None, Some("admin")).await.unwrap();
     store.lifecycle.put_ilm_policy("shipped", &rolls_over_and_deletes(), Some("admin")).await.unwrap();
     store.create_index("app-000001", json!({"aliases": {"app": {}}})).await;
     store.create_index("beat-000001", index("beat", json!({"is_write_index": true}))).await;
     store.advance(1).await;
     for alias in ["app", "beat"] {
-        roll_over(&store, alias, START_MS).await;
+        store.roll_over(alias).await;
     }
     store.advance(DAY_MS).await;
     let shown = store.explain("app-000001").await;
@@ -152,7 +148,7 @@ async fn an_index_that_its_alias_writes_to_again_stays() {
     let store = Store::open(dir.path(), START_MS).await;
     store.lifecycle.put_ilm_policy("shipped", &rolls_over_and_deletes(), Some("admin")).await.unwrap();
     store.create_index("beat-000001", index("beat", json!({"is_write_index": true}))).await;
-    roll_over(&store, "beat", START_MS).await;
+    store.roll_over("beat").await;
     store.advance(1).await;
     assert_eq!(store.explain("beat-000001").await["rolled_over"], true);
     write_to(&store, "beat", "beat-000001", "beat-000002").await;
@@ -182,17 +178,10 @@ async fn an_index_that_its_alias_writes_to_again_stays() {
 async fn an_index_that_another_alias_writes_to_stays() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), START_MS).await;
-    let waits = json!({
-        "default_state": "hot",
-        "states": [
-            {"name": "hot", "transitions": [{"state_name": "gone", "conditions": {"min_rollover_age": "2d"}}]},
-            {"name": "gone", "actions": [{"delete": {}}]},
-        ],
-        "ism_template": [{"index_patterns": ["*-000001"]}],
-    });
+    let waits = waits_and_deletes("*-000001");
     store.lifecycle.put_policy("waits", &waits, None, Some("admin")).await.unwrap();
     store.create_index("app-000001", json!({"aliases": {"app": {}, "second": {}}})).await;
-    roll_over(&store, "second", START_MS).await;
+    store.roll_over("second").await;
     for _ in 0..4 {
         store.advance(DAY_MS).await;
     }

@@ -1,5 +1,7 @@
 //! Snapshots by schedule, and as actions of policies.
 
+use std::path::Path;
+
 use millrace_catalog::access::Principal;
 use millrace_snapshot::{CreateSnapshot, SnapshotFilter};
 use serde_json::{Value, json};
@@ -99,6 +101,18 @@ fn saves_and_deletes() -> Value {
     ]})
 }
 
+/// Opens a store with this policy, a repository, and indices of one document each.
+async fn open_with_indices(dir: &Path, indices: &[&str]) -> Store {
+    let store = Store::open(dir, START_MS).await;
+    store.register_repository().await;
+    store.lifecycle.put_policy("p", &saves_and_deletes(), None, Some("admin")).await.unwrap();
+    for index in indices {
+        store.create_index(index, Value::Null).await;
+        store.fill(index, 1).await;
+    }
+    store
+}
+
 /// Makes a snapshot of an index under the name that a policy takes for another one at the begin of a test.
 async fn take_name(store: &Store, index: &str, of: &str) -> String {
     let uuid = store.meta(of).uuid.simple().to_string();
@@ -127,12 +141,9 @@ async fn saved(store: &Store) -> Vec<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_index_is_in_a_snapshot_before_it_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), START_MS).await;
-    store.register_repository().await;
-    store.lifecycle.put_policy("p", &saves_and_deletes(), None, Some("admin")).await.unwrap();
-    for index in ["a", "b", "c"] {
-        store.create_index(index, Value::Null).await;
-        store.fill(index, 1).await;
+    let indices = ["a", "b", "c"];
+    let store = open_with_indices(dir.path(), &indices).await;
+    for index in indices {
         store.lifecycle.add_policy(&[store.meta(index)], "p").await.unwrap();
     }
     // All of them at the same millisecond.
@@ -144,13 +155,7 @@ async fn each_index_is_in_a_snapshot_before_it_is_deleted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_counts_for_the_indices_in_it() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), START_MS).await;
-    store.register_repository().await;
-    store.lifecycle.put_policy("p", &saves_and_deletes(), None, Some("admin")).await.unwrap();
-    for index in ["a", "b"] {
-        store.create_index(index, Value::Null).await;
-        store.fill(index, 1).await;
-    }
+    let store = open_with_indices(dir.path(), &["a", "b"]).await;
     let taken = take_name(&store, "b", "a").await;
     store.lifecycle.add_policy(&[store.meta("a")], "p").await.unwrap();
     store.advance(0).await;
@@ -166,10 +171,7 @@ async fn a_snapshot_counts_for_the_indices_in_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_a_crash_left_made_is_not_made_again() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), START_MS).await;
-    store.register_repository().await;
-    store.lifecycle.put_policy("p", &saves_and_deletes(), None, Some("admin")).await.unwrap();
-    store.create_index("a", Value::Null).await;
+    let store = open_with_indices(dir.path(), &["a"]).await;
     take_name(&store, "a", "a").await;
     store.lifecycle.add_policy(&[store.meta("a")], "p").await.unwrap();
     store.advance(0).await;

@@ -145,6 +145,15 @@ impl Store {
         self.change(|state| state.create_index(name, &body, now_ms, Uuid::new_v4())).await.unwrap();
     }
 
+    /// Rolls an alias or a data stream over as `_rollover` does.
+    pub(crate) async fn roll_over(&self, target: &str) {
+        let decide = |state: &Metadata| {
+            let plan = state.plan_rollover(target, None, START_MS)?;
+            state.roll_over(&plan, &Default::default(), START_MS, Uuid::new_v4())
+        };
+        self.change(decide).await.unwrap();
+    }
+
     pub(crate) async fn set(&self, persistent: Value) {
         let update = ClusterSettingsUpdate::parse(&json!({ "persistent": persistent })).unwrap();
         self.change(|state| state.update_cluster_settings(&update)).await.unwrap();

@@ -59,6 +59,8 @@ pub struct Config {
     pub settings_file: Option<PathBuf>,
     /// Directory of queues on disk; `None` has none.
     pub queues: Option<PathBuf>,
+    /// Directory for files of outputs; `None` has none, and outputs that need it wait.
+    pub outputs: Option<PathBuf>,
     /// Variables that definitions may refer to.
     pub environment: Environment,
     /// Bytes that events of all pipelines may take in memory.

@@ -16,7 +16,7 @@ use super::stop_order::{is_in_cycle, stop_senders_first};
 use super::{
     Change, ChangeError, ManagedPipeline, PipelineRecord, PipelineRegistry, RELOAD_PATIENCE, Reloads,
 };
-use crate::runtime::{PersistedQueueOptions, Pipeline};
+use crate::runtime::{PersistedQueueOptions, Pipeline, PipelineFiles};
 use crate::spool::Spool;
 
 /// Messages that wait for the supervisor, at most; at the bound, requests for reloads and changes wait to be made.
@@ -188,14 +188,10 @@ impl Supervisor {
                         let (store, compute) =
                             (Arc::clone(&self.registry.store), self.registry.compute.clone());
                         let budget = self.registry.budget.share();
-                        let pipeline = match self.persisted(&found) {
-                            None => Ok(Pipeline::start(id.as_str(), graph, settings, store, compute, budget)),
-                            Some(place) => {
-                                let id = id.as_str();
-                                Pipeline::start_persisted(id, graph, settings, store, compute, budget, place)
-                                    .await
-                            }
-                        };
+                        let (id, files) = (id.as_str(), self.files(&found));
+                        let pipeline =
+                            Pipeline::start_with_files(id, graph, settings, store, compute, budget, files)
+                                .await;
                         let mut known = managed.state.lock();
                         known.found = found;
                         match pipeline {
@@ -235,16 +231,20 @@ impl Supervisor {
         others.iter().filter_map(|managed| managed.state.lock().pipeline.clone()).collect()
     }
 
-    /// Returns the options of a pipeline's queue on disk, if it has one or left events there.
-    fn persisted(&self, found: &PipelineSource) -> Option<PersistedQueueOptions> {
+    /// Returns what a pipeline has on disk: also a queue that has events left of an earlier run.
+    fn files(&self, found: &PipelineSource) -> PipelineFiles {
         // Ids may be more than names of files can.
         let name: String = found.id.bytes().fold(String::new(), |name, byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name + &char::from(byte).to_string(),
             byte => format!("{name}%{byte:02x}"),
         });
-        let directory = self.registry.config.queues.as_ref()?.join(name);
-        let has_queue = found.persisted.is_some() || Spool::is_left(&directory);
-        has_queue.then_some(PersistedQueueOptions { directory, max_bytes: found.persisted })
+        let config = &self.registry.config;
+        let queue = config.queues.as_ref().map(|queues| queues.join(&name));
+        let queue = queue.filter(|directory| found.persisted.is_some() || Spool::is_left(directory));
+        PipelineFiles {
+            outputs: config.outputs.as_ref().map(|outputs| outputs.join(&name)),
+            queue: queue.map(|directory| PersistedQueueOptions { directory, max_bytes: found.persisted }),
+        }
     }
 
     /// Changes how a pipeline runs, at once and until its files change.

@@ -9,6 +9,7 @@ fn manager(directory: &Path) -> Arc<Manager> {
         reload_interval: Duration::ZERO,
         settings_file: Some(directory.join("settings.json")),
         queues: Some(directory.join("queues")),
+        outputs: Some(directory.join("outputs")),
         memory_bytes: millrace_ingest::budget::DEFAULT_BYTES,
         environment: [("OUT".to_owned(), directory.join("out").display().to_string())].into_iter().collect(),
     };

@@ -4,6 +4,7 @@
 //! end; then the generation ends: its sinks give up, and what they had, as well as what still waits in the queue, goes
 //! through the graph that runs by then.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use millrace_catalog::access::Principal;
@@ -29,7 +30,14 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    fn new(pipeline: &Arc<str>, graph: Arc<Graph>) -> Arc<Self> {
+    fn new(pipeline: &Arc<str>, graph: Arc<Graph>, files: Option<&Path>) -> Arc<Self> {
+        if let Some(files) = files {
+            each_plugin(&graph.outputs, &mut |node: &Arc<OutputNode>| {
+                if let Output::Sink(sink) = &node.output {
+                    sink.start(files);
+                }
+            });
+        }
         let writer = rights::of_graph(pipeline, &graph);
         Arc::new(Self { graph, writer, has_templates: OnceCell::new(), ended: watch::Sender::new(false) })
     }
@@ -74,6 +82,8 @@ impl Generation {
 #[derive(Debug)]
 pub(super) struct Generations {
     pipeline: Arc<str>,
+    /// Directory for files of outputs.
+    files: Option<PathBuf>,
     state: RwLock<State>,
 }
 
@@ -84,9 +94,10 @@ struct State {
 }
 
 impl Generations {
-    pub(super) fn new(pipeline: Arc<str>, graph: Arc<Graph>) -> Self {
-        let current = Generation::new(&pipeline, graph);
-        Self { pipeline, state: RwLock::new(State { current, before: Vec::new() }) }
+    /// Begins with a graph, and starts its outputs.
+    pub(super) fn new(pipeline: Arc<str>, graph: Arc<Graph>, files: Option<PathBuf>) -> Self {
+        let current = Generation::new(&pipeline, graph, files.as_deref());
+        Self { pipeline, files, state: RwLock::new(State { current, before: Vec::new() }) }
     }
 
     /// The one that runs.
@@ -101,7 +112,7 @@ impl Generations {
 
     /// Puts another graph in the place of the running one; answers the generation that is to end.
     pub(super) fn replace(&self, graph: Arc<Graph>) -> Weak<Generation> {
-        let next = Generation::new(&self.pipeline, graph);
+        let next = Generation::new(&self.pipeline, graph, self.files.as_deref());
         let mut state = self.state.write();
         let before = std::mem::replace(&mut state.current, next);
         let before = Arc::downgrade(&before);

@@ -98,6 +98,39 @@ struct QueueOnDisk {
     takes: bool,
 }
 
+impl QueueOnDisk {
+    async fn open(persisted: PersistedQueueOptions, trouble: Arc<Mutex<LastFault>>) -> io::Result<Self> {
+        let takes = persisted.max_bytes.is_some();
+        let open = move || {
+            let max_bytes = persisted.max_bytes.unwrap_or_default();
+            Spool::open(persisted.directory, max_bytes, Arc::new(move |what| note(&trouble, what)))
+        };
+        let spool = tokio::task::spawn_blocking(open).await.map_err(io::Error::other)??;
+        let node = InputNode {
+            label: Label {
+                id: Arc::from("queue"),
+                name: Arc::from("queue"),
+                shown: false,
+                meter: Arc::default(),
+            },
+            identity: String::new(),
+            source: Arc::from("queue"),
+            decoration: InputDecoration::default(),
+            input: Box::new(Source { spool: Arc::clone(&spool) }),
+        };
+        Ok(Self { spool, node: Arc::new(node), takes })
+    }
+}
+
+/// What a pipeline has on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PipelineFiles {
+    /// Directory for files of outputs; without one, outputs that need it wait.
+    pub(crate) outputs: Option<PathBuf>,
+    /// The queue, if it is on disk.
+    pub(crate) queue: Option<PersistedQueueOptions>,
+}
+
 /// Location and bound of a pipeline's queue on disk, for events that no source holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PersistedQueueOptions {
@@ -156,44 +189,29 @@ impl Pipeline {
         compute: Compute,
         budget: PipelineShare,
     ) -> Self {
-        Self::start_with(id.into(), graph, settings, (store, compute, budget), Arc::default(), None)
+        Self::start_with(id.into(), graph, settings, (store, compute, budget), Arc::default(), (None, None))
     }
 
-    /// Starts a pipeline with a queue on disk.
+    /// Starts a pipeline with its files on disk.
     ///
     /// # Errors
     /// The queue's directory cannot be made or read.
-    pub(crate) async fn start_persisted(
+    pub(crate) async fn start_with_files(
         id: impl Into<Arc<str>>,
         graph: Graph,
         settings: Settings,
         store: Arc<dyn Store>,
         compute: Compute,
         budget: PipelineShare,
-        persisted: PersistedQueueOptions,
+        PipelineFiles { outputs, queue }: PipelineFiles,
     ) -> io::Result<Self> {
         let trouble: Arc<Mutex<LastFault>> = Arc::default();
-        let takes = persisted.max_bytes.is_some();
-        let noted = Arc::clone(&trouble);
-        let open = move || {
-            let max_bytes = persisted.max_bytes.unwrap_or_default();
-            Spool::open(persisted.directory, max_bytes, Arc::new(move |what| note(&noted, what)))
+        let queue = match queue {
+            Some(persisted) => Some(QueueOnDisk::open(persisted, Arc::clone(&trouble)).await?),
+            None => None,
         };
-        let spool = tokio::task::spawn_blocking(open).await.map_err(io::Error::other)??;
-        let node = InputNode {
-            label: Label {
-                id: Arc::from("queue"),
-                name: Arc::from("queue"),
-                shown: false,
-                meter: Arc::default(),
-            },
-            identity: String::new(),
-            source: Arc::from("queue"),
-            decoration: InputDecoration::default(),
-            input: Box::new(Source { spool: Arc::clone(&spool) }),
-        };
-        let disk = QueueOnDisk { spool, node: Arc::new(node), takes };
-        Ok(Self::start_with(id.into(), graph, settings, (store, compute, budget), trouble, Some(disk)))
+        let parts = (store, compute, budget);
+        Ok(Self::start_with(id.into(), graph, settings, parts, trouble, (queue, outputs)))
     }
 
     fn start_with(
@@ -202,11 +220,11 @@ impl Pipeline {
         settings: Settings,
         (store, compute, budget): (Arc<dyn Store>, Compute, PipelineShare),
         trouble: Arc<Mutex<LastFault>>,
-        queue_on_disk: Option<QueueOnDisk>,
+        (queue_on_disk, outputs): (Option<QueueOnDisk>, Option<PathBuf>),
     ) -> Self {
         let graph = Arc::new(graph);
         let shared = Arc::new(RuntimeContext {
-            generations: Generations::new(Arc::clone(&id), Arc::clone(&graph)),
+            generations: Generations::new(Arc::clone(&id), Arc::clone(&graph), outputs),
             id,
             store,
             compute,

@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn generations() -> Generations {
-        Generations::new(Arc::from("main"), graph())
+        Generations::new(Arc::from("main"), graph(), None)
     }
 
     fn graph() -> Arc<Graph> {

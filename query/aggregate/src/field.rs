@@ -216,10 +216,10 @@ impl Values {
         };
         check(field, inside.is_some())?;
         let kind = ValueKind::new(field.column_kind());
-        let binary = matches!(field.field_type, FieldType::Binary | FieldType::Range(_))
+        let is_no_key = matches!(field.field_type, FieldType::Binary | FieldType::Range(_))
             && accepts == AcceptedTypes::Keys;
         let boolean_date = accepts == AcceptedTypes::Dates && kind == ValueKind::Unsigned;
-        if !accepts.accepts(kind) || binary || boolean_date {
+        if !accepts.accepts(kind) || is_no_key || boolean_date {
             return Err(Error::IllegalArgument(match aggregation {
                 "weighted_avg" => format!("Expected numeric type on field [{path}], but got [{type_name}]"),
                 _ => format!(

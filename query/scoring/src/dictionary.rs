@@ -47,14 +47,15 @@ pub(super) fn prepare_terms(
 
 /// Bytes of terms, for each row, after which a walk over a dictionary takes longer than to read the column would.
 const BYTES_A_ROW: u64 = 1;
-/// Bytes of terms for each row among which ranges are looked for: those of one term, since to read a row takes longer than that.
+/// Bytes of terms, for each row that other clauses leave, after which a walk over ranges takes longer than to read these rows: one
+/// term a row.
 const BYTES_A_RANGE: u64 = 32;
 /// Rows of a segment from which its column may be read instead.
 const MANY_ROWS: u32 = 10_000;
 
 /// Prepares the values of a pattern; on text fields, the terms. Where all terms would be walked and these are many, the column is read:
-/// a string is looked through faster than the transducer is walked. Strings that hardly repeat are known to be many terms; of ranges,
-/// a walk may still pass few.
+/// a string is looked through faster than the transducer is walked. Strings that hardly repeat are known to be many terms. Ranges are
+/// walked first all the same, since a walk may pass few of them.
 pub(super) fn prepare_pattern(
     source: &Source,
     (path, text, column): (PathId, bool, Option<StringColumn>),

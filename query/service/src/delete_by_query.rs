@@ -128,7 +128,7 @@ impl Tally {
         self.counted_slices.fill(false);
     }
 
-    /// Adds the failure of a deletion: a matter of rights comes before whatever else has failed, and is told in any case.
+    /// Adds the failure of a deletion. The first one for want of rights sets the status, and is listed even where the list is full.
     fn add_failure(&mut self, index: &str, id: &str, error: StorageError, refusals: &Refusals) {
         refusals.note(&error);
         let conflict = matches!(error, StorageError::VersionConflict { .. });

@@ -314,14 +314,7 @@ impl RunnerState {
     /// Has a rule run as it is stored, or catch up first.
     pub(crate) fn begin(&self, held: &mut Option<Core>, kept: &StoredRule) {
         if let Some(core) = held.as_mut() {
-            if kept.backfill.is_some() {
-                core.rules.remove(&kept.rule.id);
-                core.matching.remove(&kept.rule.id);
-            } else {
-                core.rules.put(kept.rule.clone());
-                core.ask(&kept.rule);
-            }
-            core.touched.insert(kept.rule.id.clone());
+            core.put(kept);
             self.status_reporter.update(core, None);
         }
         self.status_reporter.restart(&kept.rule.id);

@@ -39,12 +39,8 @@ impl RunnerState {
                 core.touched.insert(kept.rule.id.clone());
             }
             for kept in &after {
-                core.touched.insert(kept.rule.id.clone());
-                if kept.backfill.is_some() {
-                    continue;
-                }
-                core.rules.put(kept.rule.clone());
-                core.ask(&kept.rule);
+                core.put(kept);
+                // One that catches up is not in the core, and gets them later.
                 for quiet in &kept.quiet {
                     core.rules.quiet(&kept.rule.id, quiet.clone());
                 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::alert_chunks::{AlertChunk, MAX_PENDING, Matches};
 use crate::commit::{Pending, Position};
+use crate::store::StoredRule;
 
 /// Rules in memory.
 #[derive(Debug)]
@@ -189,6 +190,18 @@ impl Core {
     /// back.
     pub(crate) fn can_be_joined(&self) -> bool {
         !self.reading_gap && !self.is_amid_step && self.pending.is_empty() && self.rules.is_between_frames()
+    }
+
+    /// Puts a rule as it is stored; one that is to catch up first is not here until it has.
+    pub(crate) fn put(&mut self, kept: &StoredRule) {
+        if kept.backfill.is_some() {
+            self.rules.remove(&kept.rule.id);
+            self.matching.remove(&kept.rule.id);
+        } else {
+            self.rules.put(kept.rule.clone());
+            self.ask(&kept.rule);
+        }
+        self.touched.insert(kept.rule.id.clone());
     }
 
     /// Has a rule asked as it is now, unless it is paused.

@@ -163,7 +163,7 @@ impl Intelligence {
             stopping: watch::Sender::new(false),
         });
         for kept in shared.store.all().into_iter().filter(|kept| kept.ran.pid != 0) {
-            let noted = shared.store.note(&kept.id, |kept| interrupted(kept, engine.clock().now_ms()));
+            let noted = shared.store.note(&kept.id, |kept| mark_interrupted(kept, engine.clock().now_ms()));
             if let Err(error) = noted.await {
                 tracing::warn!(rule = kept.id, %error, "an AI rule is still marked as running");
             }
@@ -381,7 +381,7 @@ impl Intelligence {
 }
 
 /// Notes that a run did not end. One that may be what ended the server is not made up again and again.
-fn interrupted(kept: &mut StoredRule, now_ms: i64) {
+fn mark_interrupted(kept: &mut StoredRule, now_ms: i64) {
     let mut message = "the server ended while the rule ran".to_owned();
     let tries = kept.state.tries;
     if tries >= MAX_TRIES {

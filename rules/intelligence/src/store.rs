@@ -296,10 +296,10 @@ impl Store {
     /// The store's.
     async fn note_interrupted(&self, now_ms: i64, is_running: impl Fn(&str) -> bool) -> Result<()> {
         for kept in self.all().into_iter().filter(|kept| kept.ran.pid != 0 && !is_running(&kept.id)) {
-            self.note(&kept.id, |kept| crate::interrupted(kept, now_ms)).await?;
+            self.note(&kept.id, |kept| crate::mark_interrupted(kept, now_ms)).await?;
         }
         for kept in self.detectors().into_iter().filter(|kept| kept.ran.pid != 0 && !is_running(&kept.id)) {
-            self.note_detector(&kept.id, |kept| detectors::interrupted(kept, now_ms)).await?;
+            self.note_detector(&kept.id, |kept| detectors::mark_interrupted(kept, now_ms)).await?;
         }
         Ok(())
     }

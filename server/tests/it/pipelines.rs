@@ -201,6 +201,64 @@ async fn a_persisted_queue_holds_what_an_output_does_not_take() {
     receiver.stop();
 }
 
+/// The output `s3` gathers on disk; what it has there when the server is killed becomes objects after the next start.
+#[tokio::test]
+async fn objects_of_s3_have_all_events_once_though_the_server_is_killed() {
+    let variable = |name: &str| std::env::var(format!("MILLRACE_TEST_S3_{name}"));
+    let Ok(endpoint) = variable("ENDPOINT") else {
+        println!("skipped: no S3 service in MILLRACE_TEST_S3_ENDPOINT");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (bucket, prefix) = (variable("BUCKET").unwrap(), format!("archive-{}", std::process::id()));
+    let (key, secret) = (variable("ACCESS_KEY").unwrap(), variable("SECRET_KEY").unwrap());
+    let service = format!(
+        "bucket => '{bucket}' endpoint => '{endpoint}' access_key_id => '{key}' secret_access_key => '{secret}'"
+    );
+    let archive = format!(
+        "input {{ file {{ path => \"${{DATA}}/lines.log\" start_position => 'beginning' }} }}
+         output {{ s3 {{ {service} prefix => '{prefix}/%{{+yyyy}}' codec => json_lines encoding => gzip size_file => 400000 }} }}"
+    );
+    let line = |number: usize| format!("{number} {}\n", "x".repeat(100));
+    std::fs::write(dir.path().join("lines.log"), (0..LINES).map(line).collect::<String>()).unwrap();
+    put(dir.path(), "archive.conf", &archive);
+    let server = start(dir.path());
+    let stored = async |server: &Server, wanted: usize| {
+        let began = millrace_runtime::Instant::now();
+        loop {
+            let (_, stats) = manage(server, Method::GET, "/_node/stats/pipelines/archive", "").await;
+            let out = stats["pipelines"]["archive"]["events"]["out"].as_u64();
+            if out >= Some(wanted as u64) {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "{stats}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    stored(&server, LINES).await;
+    server.signal(Signal::KILL);
+    server.wait();
+    let outputs = dir.path().join("pipelines-outputs/archive/s3");
+    let left = || {
+        std::fs::read_dir(&outputs).unwrap().flat_map(|run| std::fs::read_dir(run.unwrap().path()).unwrap())
+    };
+    assert!(left().count() > 0, "the last events are on disk");
+    let read = format!(
+        "input {{ s3 {{ {service} prefix => '{prefix}/' codec => json_lines interval => 1 }} }} output {{ opensearch {{ index => 'back' }} }}"
+    );
+    put(dir.path(), "back.conf", &read);
+    let server = start(dir.path());
+    until_count(&server, "back", LINES as u64).await;
+    while left().count() > 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let distinct = json!({"size": 0, "track_total_hits": true, "aggs": {"lines": {"cardinality": {"field": "message.keyword", "precision_threshold": 40_000}}}});
+    let answer = server.search("back", &distinct).await;
+    assert_eq!(answer["aggregations"]["lines"]["value"], LINES, "{answer}");
+    assert_eq!(answer["hits"]["total"]["value"], LINES, "{answer}");
+    server.stop();
+}
+
 #[tokio::test]
 async fn pipelines_are_managed_on_a_listener_of_their_own() {
     let dir = tempfile::tempdir().unwrap();

@@ -399,8 +399,9 @@ impl Repository {
     /// Lists the contents that are there for good, without damaged ones: a killed process may have given them names that are not durable yet.
     pub(crate) async fn list_durable_contents(&self) -> Result<HashMap<ContentDigest, u64>> {
         let mut contents = self.list_contents().await?;
-        let damaged = self.damaged.lock().clone();
-        contents.retain(|digest, _| !damaged.contains(digest));
+        for digest in self.damaged.lock().iter() {
+            contents.remove(digest);
+        }
         if self.has_durable_names.load(Ordering::Acquire) {
             return Ok(contents);
         }

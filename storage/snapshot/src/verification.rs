@@ -40,7 +40,7 @@ pub struct DamagedFile {
     pub snapshot: String,
     /// The index of that snapshot that needs it; `None` for a manifest, the global state, accounts and system indices.
     pub index: Option<String>,
-    /// What is wrong with it.
+    /// Fault that was found.
     pub reason: String,
 }
 
@@ -216,7 +216,7 @@ impl VerificationJob {
         Ok(required)
     }
 
-    /// Reads a file; returns what is wrong with it.
+    /// Reads a file; returns its fault.
     async fn find_fault(&self, (digest, bytes): (ContentDigest, u64)) -> Result<Option<String>> {
         let path = Repository::content_path(digest);
         let (objects, check) = (self.repository.objects(), || self.check());

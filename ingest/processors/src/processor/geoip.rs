@@ -26,10 +26,10 @@ const KNOWN_DATABASES: [(&str, GeoDatabaseKind); 3] = [
     ("GeoLite2-Country.mmdb", GeoDatabaseKind::Country),
     ("GeoLite2-ASN.mmdb", GeoDatabaseKind::Asn),
 ];
-/// Begin of the tag of a document whose database is not there.
+/// Prefix of the tag of a document whose database is not there.
 const UNAVAILABLE_TAG: &str = "_geoip_database_unavailable_";
-/// Time between two looks for a database that is not there.
-const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+/// Time between two attempts to open a database that is not there.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Properties of a kind of databases, with the fields of records that they are.
 type Properties = &'static [(&'static str, &'static str)];
 
@@ -68,14 +68,14 @@ struct GeoIp {
 struct DatabaseFile {
     name: String,
     opened: OnceLock<SharedGeoDatabase>,
-    /// Time of the next look for the file.
-    next_look: Mutex<Option<Instant>>,
+    /// Earliest time of the next attempt to open the file.
+    next_attempt: Mutex<Option<Instant>>,
 }
 
 impl DatabaseFile {
     fn new(name: String, database: Option<SharedGeoDatabase>) -> Self {
         let opened = database.map_or_else(OnceLock::new, OnceLock::from);
-        Self { name, opened, next_look: Mutex::new(None) }
+        Self { name, opened, next_attempt: Mutex::new(None) }
     }
 
     /// Returns the database where it is there.
@@ -84,16 +84,16 @@ impl DatabaseFile {
             return Some(database);
         }
         // One document looks for the file and loads it; others do not wait for that.
-        let mut next_look = match self.next_look.try_lock() {
-            Ok(next_look) => next_look,
+        let mut next_attempt = match self.next_attempt.try_lock() {
+            Ok(next_attempt) => next_attempt,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
         let now = Instant::now();
-        if next_look.is_some_and(|time| now < time) {
+        if next_attempt.is_some_and(|time| now < time) {
             return None;
         }
-        *next_look = now.checked_add(LOOK_INTERVAL);
+        *next_attempt = now.checked_add(RETRY_INTERVAL);
         let path = find(&self.name).ok().flatten()?;
         let database = match SharedGeoDatabase::open(path.clone()) {
             Ok(database) => database,

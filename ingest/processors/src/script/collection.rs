@@ -208,6 +208,13 @@ impl Machine<'_> {
         }))
     }
 
+    /// Makes a list of copies of the distinct elements.
+    pub(super) fn make_distinct_list(&mut self, node: &Node, elements: Vec<Operand>) -> Result<Operand> {
+        let distinct = self.call_stream(node, &elements.into(), "distinct", &[])?;
+        let elements = self.elements(node, &distinct.unwrap_or(Operand::Null))?;
+        self.make_list(&elements)
+    }
+
     /// Makes a list of copies.
     pub(super) fn make_list(&mut self, elements: &[Operand]) -> Result<Operand> {
         let list = elements.iter().map(|element| self.copy_value(element)).collect::<Result<_>>()?;
@@ -439,9 +446,8 @@ impl Machine<'_> {
         Ok(Some(match (function, arguments.as_slice()) {
             (StaticFunction::ToList, []) => self.make_list(&elements)?,
             (StaticFunction::ToSet, []) => {
-                let distinct = self.call_stream(node, &elements.into(), "distinct", &[])?;
-                let elements = self.elements(node, &distinct.unwrap_or(Operand::Null))?;
-                self.make_list(&elements)?
+                let set = self.make_distinct_list(node, elements)?;
+                self.mark_set(set)
             }
             (StaticFunction::Joining, separator) => {
                 let separator = match separator {
@@ -486,6 +492,7 @@ impl Machine<'_> {
                         let reason = format!("Duplicate key {name}");
                         return Err(self.fail(node, "illegal_state_exception", &reason));
                     }
+                    self.budget().charge(name.len())?;
                     map.insert(name.to_string(), self.copy_value(&value)?);
                 }
                 self.make(Value::Object(map))?

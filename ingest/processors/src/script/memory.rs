@@ -55,7 +55,7 @@ pub(super) struct Reference {
     pub(super) path: Vec<PathStep>,
 }
 
-/// Begin of a reference.
+/// Start of a reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Root {
     Context,
@@ -358,6 +358,9 @@ impl Machine<'_> {
         }
         let value = self.copy_value(operand)?;
         measure(&value, self.normalise(container).path.len() + 1)?;
+        if let PathStep::Key(key) = &step {
+            self.budget().charge(key.len())?;
+        }
         self.detach(container, &step)?;
         let target = self.view_mut(node, container)?;
         match (target, &step) {

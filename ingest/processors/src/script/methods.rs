@@ -159,10 +159,7 @@ impl Machine<'_> {
             (Operand::Char(letter), "compareTo", [Operand::Char(other)]) => {
                 Some(Operand::Int(letter.cmp(other) as i64))
             }
-            (Operand::Text(text), ..) => {
-                let text = std::sync::Arc::clone(text);
-                self.call_text(node, &text, name, arguments)?
-            }
+            (Operand::Text(text), ..) => self.call_text(node, text, name, arguments)?,
             (Operand::Int(_) | Operand::Double(_), "intValue" | "longValue", []) => {
                 Some(Operand::Int(target.as_int().or(target.as_double().map(|n| n as i64)).unwrap_or(0)))
             }
@@ -181,10 +178,7 @@ impl Machine<'_> {
                 Some(Value::Object(_)) => self.call_map(node, reference, name, arguments)?,
                 _ => return Err(self.illegal(node, "the value is not there any more")),
             },
-            (Operand::View(_, map), ..) => {
-                let map = map.clone();
-                self.call_view(node, target, &map, name, arguments)?
-            }
+            (Operand::View(_, map), ..) => self.call_view(node, target, map, name, arguments)?,
             (Operand::Entry(map, key), ..) => self.call_entry(node, map, key, name, arguments)?,
             (Operand::Object(number), ..) => self.call_object(node, *number, name, arguments)?,
             (Operand::Time(time), ..) => self.call_time(node, time, name, arguments)?,
@@ -253,7 +247,7 @@ impl Machine<'_> {
     ) -> Result<Option<Operand>> {
         let length = self.items(list).len();
         // What a search reads is work, too.
-        if matches!(name, "contains" | "indexOf" | "remove" | "addAll" | "clear" | "sort") {
+        if matches!(name, "contains" | "indexOf" | "remove" | "addAll" | "clear") {
             self.budget().charge(length.saturating_mul(8))?;
         }
         let position = |machine: &Self, number: i64, bound: usize| match usize::try_from(number) {
@@ -331,6 +325,14 @@ impl Machine<'_> {
                 None => Operand::Bool(false),
             },
             ("contains", [value]) => Operand::Bool(self.index_of(list, value)?.is_some()),
+            ("containsAll", [others]) => {
+                let mut has_all = true;
+                for other in self.elements(node, others)? {
+                    self.budget().step()?;
+                    has_all = has_all && self.index_of(list, &other)?.is_some();
+                }
+                Operand::Bool(has_all)
+            }
             ("indexOf", [value]) => {
                 Operand::Int(self.index_of(list, value)?.map_or(-1, |position| position as i64))
             }

@@ -34,6 +34,8 @@ pub(super) struct ElementIterator {
     source: Option<Reference>,
     /// Elements that were removed of the source.
     removed: usize,
+    /// `true` if there is an element to remove: the last one, once.
+    can_remove: bool,
     moves: usize,
 }
 
@@ -57,6 +59,7 @@ impl Machine<'_> {
             let key = self.evaluate(key)?;
             let member = self.evaluate(member)?;
             let key = self.text_of(&key)?;
+            self.budget().charge(key.len())?;
             map.insert(key.to_string(), self.copy_value(&member)?);
         }
         self.make(Value::Object(map))
@@ -80,9 +83,7 @@ impl Machine<'_> {
             (Class::Map, _) => self.make(Value::Object(Map::new())),
             (Class::Set, [source @ (Operand::Reference(_) | Operand::View(..) | Operand::Object(_))]) => {
                 let elements = self.elements(node, source)?;
-                let distinct = self.call_stream(node, &elements.into(), "distinct", &[])?;
-                let elements = self.elements(node, &distinct.unwrap_or(Operand::Null))?;
-                let set = self.make_list(&elements)?;
+                let set = self.make_distinct_list(node, elements)?;
                 Ok(self.mark_set(set))
             }
             (Class::Set, _) => {
@@ -97,7 +98,8 @@ impl Machine<'_> {
         }
     }
 
-    fn mark_set(&mut self, set: Operand) -> Operand {
+    /// Has a new list be a set.
+    pub(super) fn mark_set(&mut self, set: Operand) -> Operand {
         if let Operand::Reference(Reference { root: Root::Local(number), .. }) = &set {
             self.sets.push(*number);
         }
@@ -169,6 +171,7 @@ impl Machine<'_> {
             position: 0,
             source,
             removed: 0,
+            can_remove: false,
             moves: self.moves.len(),
         }))
     }
@@ -229,48 +232,52 @@ impl Machine<'_> {
         name: &str,
         arguments: &[Operand],
     ) -> Result<Option<Operand>> {
-        let Some(Object::Builder(text)) = self.objects.get(number) else { return Ok(None) };
-        if name != "append" {
-            let length = text.len();
-            self.budget().charge_read(length)?;
-        }
-        let Some(Object::Builder(text)) = self.objects.get_mut(number) else { return Ok(None) };
-        let changed = match (name, arguments) {
-            ("append", [value]) => {
-                let more = self.text_of(value)?;
-                self.budget().charge(more.len())?;
-                if let Some(Object::Builder(text)) = self.objects.get_mut(number) {
-                    text.push_str(&more);
-                }
-                return Ok(Some(Operand::Object(number)));
+        if let ("append", [value]) = (name, arguments) {
+            let more = self.text_of(value)?;
+            self.budget().charge(more.len())?;
+            if let Some(Object::Builder(text)) = self.objects.get_mut(number) {
+                text.push_str(&more);
             }
-            ("length", []) => return Ok(Some(Operand::Int(text.chars().count() as i64))),
+            return Ok(Some(Operand::Object(number)));
+        }
+        let Some(Object::Builder(text)) = self.objects.get(number) else { return Ok(None) };
+        let length = text.len();
+        self.budget().charge_read(length)?;
+        let Some(Object::Builder(text)) = self.objects.get_mut(number) else { return Ok(None) };
+        Ok(Some(match (name, arguments) {
+            ("length", []) => Operand::Int(text.chars().count() as i64),
             ("reverse", []) => {
                 *text = text.chars().rev().collect();
-                return Ok(Some(Operand::Object(number)));
+                Operand::Object(number)
             }
             ("setLength", [Operand::Int(0)]) => {
                 text.clear();
-                return Ok(Some(Operand::Null));
+                Operand::Null
             }
-            ("setCharAt" | "deleteCharAt", [Operand::Int(at), with @ ..]) => {
-                let replacement = match (name, with) {
-                    ("setCharAt", [Operand::Char(letter)]) => Some(*letter),
-                    ("deleteCharAt", []) => None,
-                    _ => return Ok(None),
-                };
-                (*at, replacement)
+            ("setCharAt", [Operand::Int(at), Operand::Char(letter)]) => {
+                self.replace_letter(node, number, *at, Some(*letter))?;
+                Operand::Null
+            }
+            ("deleteCharAt", [Operand::Int(at)]) => {
+                self.replace_letter(node, number, *at, None)?;
+                Operand::Object(number)
             }
             _ => {
-                let text: Arc<str> = text.as_str().into();
-                self.budget().charge(text.len())?;
-                return match (name, arguments) {
-                    ("toString", []) => Ok(Some(Operand::Text(text))),
-                    _ => self.call_text(node, &text, name, arguments),
-                };
+                let text = self.text_of(&Operand::Object(number))?;
+                return self.call_text(node, &text, name, arguments);
             }
-        };
-        let (at, replacement) = changed;
+        }))
+    }
+
+    /// Replaces or removes a character of a builder.
+    fn replace_letter(
+        &mut self,
+        node: &Node,
+        number: usize,
+        at: i64,
+        replacement: Option<char>,
+    ) -> Result<()> {
+        let Some(Object::Builder(text)) = self.objects.get_mut(number) else { return Ok(()) };
         let start = usize::try_from(at).ok().and_then(|at| text.char_indices().nth(at));
         let Some((start, letter)) = start else {
             let reason = format!("index {at}, length {}", text.chars().count());
@@ -279,7 +286,7 @@ impl Machine<'_> {
         let mut letters = [0; 4];
         let with = replacement.map_or("", |letter| letter.encode_utf8(&mut letters));
         text.replace_range(start..start + letter.len_utf8(), with);
-        Ok(Some(if replacement.is_some() { Operand::Null } else { Operand::Object(number) }))
+        Ok(())
     }
 
     fn call_tokenizer(
@@ -317,8 +324,10 @@ impl Machine<'_> {
         }
         let moves = self.moves.len();
         let Some(Object::Iterator(iterator)) = self.objects.get_mut(number) else { return Ok(None) };
+        let could_remove = iterator.can_remove;
         if name != "hasNext" {
             iterator.moves = moves;
+            iterator.can_remove = name == "next";
         }
         Ok(Some(match (name, arguments) {
             ("hasNext", []) => Operand::Bool(iterator.position < iterator.elements.len()),
@@ -339,8 +348,8 @@ impl Machine<'_> {
                 }
             }
             ("remove", []) => {
-                let illegal = iterator.position.checked_sub(1);
-                let (Some(last), Some(source)) = (illegal, iterator.source.clone()) else {
+                let last = iterator.position.checked_sub(1).filter(|_| could_remove);
+                let (Some(last), Some(source)) = (last, iterator.source.clone()) else {
                     return Err(self.fail(node, "illegal_state_exception", "there is no element to remove"));
                 };
                 let is_list = matches!(self.view(&source), Some(Value::Array(_)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::evaluate::Machine;
-use super::memory::{Operand, ViewKind};
+use super::memory::{Operand, PathStep, ViewKind};
 use super::object::Object;
 use super::tree::{Binary, Link, Node, ValueType};
 use crate::document::measure;
@@ -193,7 +193,7 @@ impl Machine<'_> {
                 java::text_of(&copy).into()
             }
             Operand::Entry(map, key) => {
-                let value = self.load(map, super::memory::PathStep::Key(Arc::clone(key)));
+                let value = self.load(map, PathStep::Key(Arc::clone(key)));
                 let value = self.text_of(&value.unwrap_or(Operand::Null))?;
                 self.budget().charge(key.len() + value.len())?;
                 format!("{key}={value}").into()
@@ -232,7 +232,7 @@ impl Machine<'_> {
     ) -> Result<Operand> {
         let found = match pattern {
             Operand::Object(number) => match self.object(*number) {
-                Some(Object::Pattern(pattern)) => Some(std::sync::Arc::clone(pattern)),
+                Some(Object::Pattern(pattern)) => Some(Arc::clone(pattern)),
                 _ => None,
             },
             _ => None,
@@ -270,29 +270,14 @@ impl Machine<'_> {
 
     /// Casts an operand.
     pub(super) fn cast(&mut self, node: &Node, of: ValueType, value: Operand) -> Result<Operand> {
-        Ok(match (of, value) {
+        Ok(match (of, widen(of, value)) {
             (ValueType::Integer | ValueType::Long, Operand::Double(number)) => Operand::Int(number as i64),
-            (ValueType::Double, Operand::Int(number)) => Operand::Double(number as f64),
-            (ValueType::Character, Operand::Int(code)) => {
-                let letter = u32::try_from(code).ok().and_then(char::from_u32);
-                Operand::Char(letter.unwrap_or(char::REPLACEMENT_CHARACTER))
-            }
+            (ValueType::Character, Operand::Int(_)) => Operand::Char(char::REPLACEMENT_CHARACTER),
             (ValueType::Character, Operand::Text(text)) => {
-                let mut letters = text.chars();
-                match (letters.next(), letters.next()) {
-                    (Some(letter), None) => Operand::Char(letter),
-                    _ => {
-                        let reason =
-                            format!("cannot cast [String] with length not equal to one to [char]: [{text}]");
-                        return Err(self.fail(node, "class_cast_exception", &reason));
-                    }
-                }
+                let reason = format!("cannot cast [String] with length not equal to one to [char]: [{text}]");
+                return Err(self.fail(node, "class_cast_exception", &reason));
             }
             (ValueType::Text, Operand::Char(letter)) => Operand::Text(letter.to_string().into()),
-            (ValueType::Integer | ValueType::Long, Operand::Char(letter)) => {
-                Operand::Int(i64::from(u32::from(letter)))
-            }
-            (ValueType::Double, Operand::Char(letter)) => Operand::Double(f64::from(u32::from(letter))),
             (ValueType::Any, value) | (_, value @ Operand::Null) => value,
             (ValueType::Integer | ValueType::Long, value @ Operand::Int(_)) => value,
             (of, value) => {

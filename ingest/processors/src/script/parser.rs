@@ -97,7 +97,7 @@ pub(super) struct Parser {
     /// Types of the variables of the function that is parsed.
     types: Vec<ValueType>,
     functions: Vec<CalledFunction>,
-    /// Whether a function is parsed, which does not know `ctx` and `params`.
+    /// Set while a function is parsed: a function does not know `ctx` and `params`.
     pub(super) in_function: bool,
     pub(super) patterns: usize,
 }
@@ -202,14 +202,15 @@ impl Parser {
                 "for" => return self.for_loop(),
                 "return" => {
                     self.at += 1;
-                    let value = if self.ends() { None } else { Some(self.expression()?) };
-                    self.end()?;
+                    let value = if self.is_statement_end() { None } else { Some(self.expression()?) };
+                    self.expect_statement_end()?;
                     return Ok(Statement::Return(value));
                 }
                 "break" | "continue" => {
-                    let breaks = self.accept_word("break") || !self.accept_word("continue");
-                    self.end()?;
-                    return Ok(if breaks { Statement::Break } else { Statement::Continue });
+                    let statement = if name == "break" { Statement::Break } else { Statement::Continue };
+                    self.at += 1;
+                    self.expect_statement_end()?;
+                    return Ok(statement);
                 }
                 "try" => return self.try_statement(),
                 "throw" => return self.throw(),
@@ -220,16 +221,16 @@ impl Parser {
             }
         }
         let statement = self.simple()?;
-        self.end()?;
+        self.expect_statement_end()?;
         Ok(statement)
     }
 
-    fn ends(&self) -> bool {
+    fn is_statement_end(&self) -> bool {
         self.peek() == &TokenKind::End || self.is_symbol(0, ";") || self.is_symbol(0, "}")
     }
 
-    fn end(&mut self) -> Result<()> {
-        if self.accept(";") || self.peek() == &TokenKind::End || self.is_symbol(0, "}") {
+    fn expect_statement_end(&mut self) -> Result<()> {
+        if self.accept(";") || self.is_statement_end() {
             return Ok(());
         }
         Err(self.unexpected("expected [;]"))
@@ -296,11 +297,11 @@ impl Parser {
             (Some(message), true) => message,
             _ => return Err((offset, format!("[new {class}] takes a message"))),
         };
-        self.end()?;
+        self.expect_statement_end()?;
         Ok(Statement::Throw(kind, message))
     }
 
-    /// Returns the tokens of the type that stands here: a name, one with a dot, or an array of it.
+    /// Returns the number of tokens of the type that stands here: a name, one with a dot, or an array of it. 0: no type.
     fn type_length(&self) -> usize {
         let TokenKind::Name(name) = self.peek() else { return 0 };
         if KEYWORDS.contains(&name.as_str()) {

@@ -69,9 +69,8 @@ impl Machine<'_> {
             _ => None,
         };
         let called = match (function, arguments) {
-            (F::ProcessorJson, [map @ Operand::Reference(_), field]) => {
+            (F::ProcessorJson, [Operand::Reference(map), field]) => {
                 let key = self.text_of(field)?;
-                let Operand::Reference(map) = map else { return Ok(Operand::Null) };
                 let text = self.load(map, PathStep::Key(key)).unwrap_or(Operand::Null);
                 let text = self.text_of(&text)?;
                 self.budget().check_bytes(processor::estimate_json(&text))?;
@@ -169,8 +168,7 @@ impl Machine<'_> {
             }
             (F::StreamOf, elements) => Some(self.make_stream(elements.to_vec())?),
             (F::Format, [Operand::Text(format), values @ ..]) => {
-                let format = std::sync::Arc::clone(format);
-                Some(self.format_text(node, &format, values)?)
+                Some(self.format_text(node, format, values)?)
             }
             _ => None,
         };

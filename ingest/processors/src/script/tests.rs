@@ -250,6 +250,12 @@ fn sets_have_each_value_once() {
         json!({"l": [1, 3, 2, 3]}),
         json!({"l": [1, 3, 2], "twice": 3, "n": 3, "t": ["a"], "has": false}),
     )]);
+    check([(
+        "def s = ctx.l.stream().collect(Collectors.toSet()); s.add(1); ctx.n = s.size(); \
+         ctx.all = ctx.l.containsAll(s); ctx.more = s.containsAll([1, 4]); ctx.keys = ctx.keySet().containsAll(['l', 'n'])",
+        json!({"l": [1, 3, 1]}),
+        json!({"l": [1, 3, 1], "n": 2, "all": true, "more": false, "keys": true}),
+    )]);
 }
 
 #[test]
@@ -292,6 +298,22 @@ fn streams_of_changed_lists_fail() {
     let source = "def s = ctx.l.stream().filter(x -> x.n > 5); ctx.k = 1; ctx.a = s.collect(Collectors.toList()); s.forEach(x -> x.n = 2)";
     let shown = script(source, fields()).unwrap();
     assert_eq!(shown, json!({"l": [{"n": 1}, {"n": 2}], "k": 1, "a": [{"n": 9}]}));
+}
+
+#[test]
+fn iterators_remove_an_element_once() {
+    check([(
+        "for (def i = ctx.l.iterator(); i.hasNext();) { if (i.next() != 2) { i.remove() } }",
+        json!({"l": [1, 2, 3]}),
+        json!({"l": [2]}),
+    )]);
+    for source in [
+        "def i = ctx.l.iterator(); i.remove()",
+        "def i = ctx.l.iterator(); i.next(); i.next(); i.remove(); i.remove()",
+    ] {
+        let error = script(source, json!({"l": [1, 2, 3]})).unwrap_err();
+        assert_eq!(error.cause().unwrap().0, "illegal_state_exception", "{source}");
+    }
 }
 
 #[test]

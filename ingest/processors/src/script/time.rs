@@ -27,6 +27,12 @@ fn within_years(time: Option<DateTime<FixedOffset>>) -> Option<Operand> {
     time.filter(|time| time.to_utc().year().abs() <= MAX_YEAR).map(Operand::Time)
 }
 
+/// Returns the nanoseconds of the unit behind a prefix of a method's name.
+fn method_unit(name: &str, prefix: &str) -> Option<i64> {
+    let unit = name.strip_prefix(prefix)?;
+    UNITS.iter().find(|(known, _)| *known == unit).map(|(_, nanos)| *nanos)
+}
+
 fn nanos_between(from: &DateTime<FixedOffset>, to: &DateTime<FixedOffset>) -> Option<i64> {
     to.signed_duration_since(from).num_nanoseconds()
 }
@@ -81,10 +87,6 @@ impl Machine<'_> {
             let moved = delta.and_then(|delta| time.checked_add_signed(delta));
             within_years(moved).map(Some).ok_or_else(|| self.overflow(node))
         };
-        let method_unit = |prefix: &str| {
-            let unit = name.strip_prefix(prefix)?;
-            UNITS.iter().find(|(known, _)| *known == unit).map(|(_, nanos)| *nanos)
-        };
         let order = |other: &DateTime<FixedOffset>| time.cmp(other);
         match (name, arguments) {
             ("plus", [Operand::Int(count), Operand::Duration(unit)]) => return moved(*count, *unit),
@@ -94,10 +96,10 @@ impl Machine<'_> {
             ("plus", [Operand::Duration(nanos)]) => return moved(*nanos, 1),
             ("minus", [Operand::Duration(nanos)]) => return moved(nanos.wrapping_neg(), 1),
             (_, [Operand::Int(count)]) => {
-                if let Some(unit) = method_unit("plus") {
+                if let Some(unit) = method_unit(name, "plus") {
                     return moved(*count, unit);
                 }
-                if let Some(unit) = method_unit("minus") {
+                if let Some(unit) = method_unit(name, "minus") {
                     return moved(count.wrapping_neg(), unit);
                 }
             }
@@ -124,12 +126,8 @@ impl Machine<'_> {
         name: &str,
         arguments: &[Operand],
     ) -> Result<Option<Operand>> {
-        if let Some((_, unit)) = name
-            .strip_prefix("to")
-            .and_then(|unit| UNITS.iter().find(|(known, _)| *known == unit))
-            .filter(|_| arguments.is_empty())
-        {
-            return Ok(Some(Operand::Int(nanos.div_euclid(*unit))));
+        if let (Some(unit), []) = (method_unit(name, "to"), arguments) {
+            return Ok(Some(Operand::Int(nanos.div_euclid(unit))));
         }
         Ok(Some(match (name, arguments) {
             ("getSeconds", []) => Operand::Int(nanos.div_euclid(NANOS_PER_SECOND)),

@@ -28,7 +28,8 @@ use super::{Context, Input, InputError, stopped};
 use crate::budget::Reservation;
 use crate::codec::{self, Codec, Events};
 use crate::pattern::{Deadline, Expression};
-use crate::{EcsCompatibility, Event, Fault, Move, Options, s3_bucket};
+use crate::s3_bucket::{self, Bucket};
+use crate::{EcsCompatibility, Event, Fault, Move, Options};
 
 /// Time between two looks where nothing is said, in seconds.
 const INTERVAL: i64 = 60;
@@ -86,7 +87,7 @@ impl S3 {
         let gzip = expression(o, "gzip_pattern", Some(gzip));
         let backup = o.text("backup_add_prefix").filter(|prefix| !prefix.is_empty());
         let backup_bucket = o.text("backup_to_bucket");
-        let own = bucket.as_ref().map(|(name, _)| name.as_str());
+        let own = bucket.as_ref().map(|bucket| bucket.name.as_str());
         match (&backup_bucket, &backup) {
             (Some(to), _) if Some(to.as_str()) != own => o.fault_here(
                 "[backup_to_bucket] of [s3] must be its [bucket], with a [backup_add_prefix]: copies go to no other",
@@ -117,7 +118,7 @@ impl S3 {
         let codec = codec::take(o, "line");
         options.finish()?;
         // Their faults were those of the options.
-        let (bucket, store) = bucket.ok_or_else(Vec::new)?;
+        let Bucket { name: bucket, store, .. } = bucket.ok_or_else(Vec::new)?;
         let settings = Settings {
             prefix,
             directory: directory.flatten(),

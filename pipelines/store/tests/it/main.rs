@@ -28,6 +28,7 @@ fn manager_of(directory: &Path, engine: &Arc<Engine>) -> Arc<Manager> {
         reload_interval: Duration::ZERO,
         settings_file: None,
         queues: None,
+        outputs: None,
         memory_bytes: millrace_ingest::budget::DEFAULT_BYTES,
         environment: [("OUT".to_owned(), directory.join("out").display().to_string())].into_iter().collect(),
     };

@@ -75,6 +75,7 @@ async fn documents_of_outputs_go_through_ingest_pipelines_once() {
         reload_interval: Duration::ZERO,
         settings_file: None,
         queues: None,
+        outputs: None,
         memory_bytes: millrace_ingest::budget::DEFAULT_BYTES,
         environment: Environment::default(),
     };

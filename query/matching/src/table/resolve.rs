@@ -54,6 +54,8 @@ use super::values;
 
 /// Metadata fields that every document has.
 const PRESENT: &[&str] = &["_id", "_index", "_type", "_seq_no", "_version", "_primary_term"];
+/// Metadata fields that some documents have.
+const OPTIONAL: &[&str] = &["_ignored", "_routing"];
 
 /// One index as clauses see it.
 #[derive(Clone, Copy, Debug)]
@@ -74,9 +76,7 @@ pub fn resolve(predicate: &Predicate, index: IndexContext<'_>) -> Result<Resolve
 /// Resolves a predicate of a filter, which outlives the time at which it is resolved: a range relative to `now` that is empty
 /// at this time matches nothing, where a search is refused.
 pub(crate) fn resolve_filter(predicate: &Predicate, index: IndexContext<'_>) -> Result<ResolvedPredicate> {
-    let mut resolver = Resolver { is_filter: true, ..Resolver::new(index, usize::MAX) };
-    let node = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
-    Ok(ResolvedPredicate { node, statistics: resolver.statistics, expansions: resolver.expansions })
+    Resolver { is_filter: true, ..Resolver::new(index, usize::MAX) }.resolve(predicate)
 }
 
 /// Resolves a predicate whose terms are chosen among those of the documents that the first `rules` for documents show.
@@ -107,13 +107,12 @@ pub(crate) fn resolve_within(
     rules: usize,
 ) -> Result<ResolvedPredicate> {
     let ResolvedPredicate { node, statistics, expansions } = before;
-    let mut resolver = Resolver { statistics, expansions, ..Resolver::new(index, rules) };
-    let own = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
+    let own = Resolver { statistics, expansions, ..Resolver::new(index, rules) }.resolve(predicate)?;
     let node = match node {
-        Node::And(parts) if parts.is_empty() => own,
-        other => other.and(own),
+        Node::And(parts) if parts.is_empty() => own.node,
+        other => other.and(own.node),
     };
-    Ok(ResolvedPredicate { node, statistics: resolver.statistics, expansions: resolver.expansions })
+    Ok(ResolvedPredicate { node, ..own })
 }
 
 /// A bound of a range of strings, and whether it is included.
@@ -157,7 +156,7 @@ pub(crate) struct Resolver<'a> {
     scope: Option<Scope>,
     /// Number of the rules for documents that show what terms are chosen among.
     rules: usize,
-    /// `true` for a filter, which other times are to come for.
+    /// `true` for a filter, which is resolved for one time and asked at others.
     is_filter: bool,
 }
 
@@ -172,6 +171,12 @@ impl<'a> Resolver<'a> {
             rules,
             is_filter: false,
         }
+    }
+
+    /// Resolves a whole predicate.
+    fn resolve(mut self, predicate: &Predicate) -> Result<ResolvedPredicate> {
+        let node = self.node(predicate).map_err(Error::failed_to_create_query)?;
+        Ok(ResolvedPredicate { node, statistics: self.statistics, expansions: self.expansions })
     }
 
     fn node(&mut self, predicate: &Predicate) -> Result<Node> {
@@ -300,7 +305,7 @@ fn seq_no_term(value: &Value) -> Result<Node> {
 
 /// Returns true if values of a metadata field are no strings that patterns and ranges look for.
 fn is_opaque_metadata(field: &str) -> bool {
-    MetadataField::is_name(field) && !matches!(field, "_ignored" | "_nested_path" | "_routing")
+    MetadataField::is_name(field) && !OPTIONAL.contains(&field) && field != "_nested_path"
 }
 
 /// Makes the node of what is asked of metadata.

@@ -188,7 +188,7 @@ pub(crate) fn range_value(
     }
 }
 
-/// Reads a number that is beyond all of its type, or none by its name.
+/// Reads a number that is not finite: one beyond all doubles, or `Infinity` or `NaN` by its name.
 fn infinite(value: &Value) -> Option<f64> {
     let given = text(value).filter(|_| value.is_string() || value.is_number())?;
     let given = given.trim();
@@ -197,7 +197,7 @@ fn infinite(value: &Value) -> Option<f64> {
     (named || given.bytes().any(|byte| byte.is_ascii_digit())).then_some(number)
 }
 
-/// Takes a number that is one of a range.
+/// Refuses a number that is not finite, in the words of documents.
 fn finite(type_name: &str, number: f64) -> Result<Scalar> {
     if number.is_finite() {
         return Ok(Scalar::F64(number));

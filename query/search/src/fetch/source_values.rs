@@ -197,10 +197,8 @@ pub(super) fn date_format(text: &str) -> Result<DateFormat> {
 
 fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<ValueFormat> {
     match (&field.field_type, format) {
-        (FieldType::Date | FieldType::DateNanos | FieldType::Range(RangeType::Date), Some(format)) => {
-            date_format(format).map(ValueFormat::Date)
-        }
-        (FieldType::Date | FieldType::DateNanos | FieldType::Range(RangeType::Date), None) => {
+        (dates, Some(format)) if dates.has_date_format() => date_format(format).map(ValueFormat::Date),
+        (dates, None) if dates.has_date_format() => {
             default_date_format(mapping, field).map(ValueFormat::Date)
         }
         (_, None) => Ok(ValueFormat::Usual),

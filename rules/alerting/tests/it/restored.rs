@@ -1,5 +1,6 @@
 //! Rules that a snapshot brings into an empty store: they go on where they were, and each document raises its alerts once.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +54,22 @@ async fn create_as(server: &Server, backups: &Path, snapshot: &str) {
     service.create(&Principal::system(), ("backup", snapshot), create).await.unwrap();
 }
 
+/// Makes a snapshot `one` of two rules that have seen two documents of three, and ends the server. Returns the alerts in it.
+async fn create_ahead_of_rules(server: Server, backups: &Path) -> BTreeMap<String, Value> {
+    server.save(errors("each")).await;
+    server.save(three_failures()).await;
+    for id in ["e1", "e2"] {
+        server.write(vec![document("logs", id, failure("web"))]).await;
+    }
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2"]);
+    let alerts = server.documents("alert").await;
+    // A document that no rule has seen at the moment of the snapshot.
+    server.alerting.stop().await;
+    server.write(vec![document("logs", "e3", failure("web"))]).await;
+    create_as(&server, backups, "one").await;
+    alerts
+}
+
 /// Restores a snapshot with the global state.
 async fn restore(engine: &Arc<Engine>, backups: &Path, snapshot: &str, indices: &str) {
     let request = RestoreSnapshot { include_global_state: true, ..of_indices(indices) };
@@ -95,18 +112,7 @@ async fn restored_rules_raise_an_alert_of_each_document_once() {
     );
     let server = Server::open(data.path()).await;
     server.write(vec![document("logs", "before", failure("db"))]).await;
-    server.save(errors("each")).await;
-    server.save(three_failures()).await;
-    for id in ["e1", "e2"] {
-        server.write(vec![document("logs", id, failure("web"))]).await;
-    }
-    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2"]);
-    let alerts = server.documents("alert").await;
-    // A document that no rule has seen at the moment of the snapshot.
-    server.alerting.stop().await;
-    server.write(vec![document("logs", "e3", failure("web"))]).await;
-    create_as(&server, backups.path(), "one").await;
-    drop(server);
+    let alerts = create_ahead_of_rules(server, backups.path()).await;
 
     let engine = open_store(other.path()).await;
     restore(&engine, backups.path(), "one", "*,.alertrules").await;
@@ -271,17 +277,7 @@ async fn an_empty_running_server_takes_rules_up_where_they_were() {
     let (data, other, backups) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let server = Server::open(data.path()).await;
-    server.save(errors("each")).await;
-    server.save(three_failures()).await;
-    for id in ["e1", "e2"] {
-        server.write(vec![document("logs", id, failure("web"))]).await;
-    }
-    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2"]);
-    // A document that no rule has seen at the moment of the snapshot.
-    server.alerting.stop().await;
-    server.write(vec![document("logs", "e3", failure("web"))]).await;
-    create_as(&server, backups.path(), "one").await;
-    drop(server);
+    create_ahead_of_rules(server, backups.path()).await;
 
     let server = Server::open(other.path()).await;
     restore(&server.engine, backups.path(), "one", "*").await;

@@ -166,7 +166,7 @@ pub(crate) fn status(shared: &IntelligenceContext, kept: &StoredDetector) -> Val
 pub(crate) async fn recover(shared: &Arc<IntelligenceContext>) {
     let now_ms = shared.engine.clock().now_ms();
     for kept in shared.store.detectors().into_iter().filter(|kept| kept.ran.pid != 0) {
-        let noted = shared.store.note_detector(&kept.id, |kept| interrupted(kept, now_ms));
+        let noted = shared.store.note_detector(&kept.id, |kept| mark_interrupted(kept, now_ms));
         if let Err(error) = noted.await {
             tracing::warn!(rule = kept.id, %error, "an AI rule is still marked as running");
         }
@@ -177,7 +177,7 @@ pub(crate) async fn recover(shared: &Arc<IntelligenceContext>) {
 }
 
 /// Notes that a run did not end. One that may be what ended the server is not made up again and again.
-pub(crate) fn interrupted(kept: &mut StoredDetector, now_ms: i64) {
+pub(crate) fn mark_interrupted(kept: &mut StoredDetector, now_ms: i64) {
     if kept.state.tries >= MAX_TRIES {
         kept.state.handled_ms = kept.state.handled_ms.max(now_ms);
     }

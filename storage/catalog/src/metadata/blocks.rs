@@ -105,6 +105,14 @@ pub fn check_block(index: &IndexMeta, level: BlockLevel) -> Result<()> {
     check(&index.name, BLOCKS.iter().filter(|block| is_set(index, block)), level)
 }
 
+impl IndexMeta {
+    /// Returns whether `index.blocks.write` or `index.blocks.read_only` forbids writes. The blocks of the flood
+    /// stage and of a restore do not count.
+    pub fn is_write_blocked(&self) -> bool {
+        self.flag("index.blocks.write") || self.flag("index.blocks.read_only")
+    }
+}
+
 impl Metadata {
     /// Lists the blocks that an index carries: by its settings, and for want of room on the disk.
     pub fn blocks_of(&self, index: &IndexMeta) -> impl Iterator<Item = &'static Block> {

@@ -1,7 +1,7 @@
 //! Composable templates of the server's own: for names that no composable template of a user is for.
 //!
-//! They are not stored, so that a later version may have better ones. Whoever creates an index of such a name by hand gets an
-//! index, as before; a write to a name that is not there makes a data stream.
+//! They are not stored, so that a later version may have better ones. A write to a missing index makes a data stream. A request that
+//! creates an index of such a name gets an index ([`Metadata::reserving_template`](super::Metadata::reserving_template)).
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::templates::{applies, parse_index_template};
 
 /// Name of the template for the data streams of OpenTelemetry.
-pub(super) const OTEL: &str = "otel@template";
+const OTEL: &str = "otel@template";
 
 /// Returns the server's own template for a name.
 pub(super) fn find(name: &str, hidden: Option<bool>) -> Option<(&'static str, &'static Value)> {
@@ -87,6 +87,23 @@ mod tests {
         let (index, mapping) = metadata.plan_index(&request, 5, Uuid::nil()).unwrap();
         assert_eq!((index.data_stream(), index.setting("index.mapping.overflow")), (None, Some("store")));
         assert_eq!(mapping.unwrap()["properties"]["body"]["properties"]["text"]["type"], "text");
+    }
+
+    #[test]
+    fn a_template_of_a_user_may_have_the_same_name() {
+        let own = json!({ "index_patterns": ["shop-*"], "data_stream": {} });
+        let own = parse_index_template(OTEL, &own).unwrap();
+        let metadata = Metadata::default();
+        let metadata = metadata.apply(&metadata.put_template(TemplateKind::Index, OTEL, own, false).unwrap());
+        let plan = |name: &str| {
+            let request =
+                CreateIndex { name: name.into(), provided_name: name.into(), ..CreateIndex::default() };
+            metadata.plan_index(&request, 5, Uuid::nil())
+        };
+        assert!(plan("shop-1").unwrap_err().to_string().contains("creates data streams only"));
+        assert!(plan(STREAM).is_ok());
+        let metadata = metadata.apply(&metadata.create_data_stream(STREAM, 5, Uuid::nil()).unwrap());
+        assert_eq!(metadata.streams_of_template(OTEL), Vec::<&str>::new());
     }
 
     #[test]

@@ -12,8 +12,8 @@ use super::data_streams::{DATA_STREAM, TIMESTAMP_FIELD, check_timestamp_mapping,
 use super::names::{check_alias_name, check_index_name};
 use super::rollover::ROLLOVER_INFO;
 use super::{
-    IndexMeta, Layers, Metadata, MetadataChange, Uuid, builtin_templates, date_math, index_settings,
-    index_sort, mapping_body, settings,
+    IndexMeta, Layers, Metadata, MetadataChange, Uuid, date_math, index_settings, index_sort, mapping_body,
+    settings,
 };
 use crate::access::{Action, NameClass};
 
@@ -131,10 +131,9 @@ impl Metadata {
         let hidden = request.settings.get("index.hidden").map(|value| value == "true");
         let (layers, timestamp_field) = match &request.data_stream {
             Some(stream) => self.stream_layers(stream)?,
-            None => match self.stream_template(name) {
-                // A template of the server's own is for writes to names that are not there.
-                None | Some((builtin_templates::OTEL, _)) => (self.layers(name, hidden), None),
-                Some((template, _)) => {
+            None => match self.reserving_template(name) {
+                None => (self.layers(name, hidden), None),
+                Some(template) => {
                     return Err(Error::IllegalArgument(format!(
                         "cannot create index with name [{name}], because it matches with template [{template}] that \
                          creates data streams only, use create data stream api instead"

@@ -98,6 +98,14 @@ pub(super) fn parse_stream_template(body: &Value) -> Result<Value> {
     Ok(json!({ "timestamp_field": { "name": field } }))
 }
 
+/// Returns the field with the time in the data stream that a template makes of a name; `None` where it makes none.
+fn stream_field<'a>(name: &str, template: &'a Value) -> Option<&'a str> {
+    if NameClass::new(name) != NameClass::Ordinary {
+        return None;
+    }
+    template["data_stream"]["timestamp_field"]["name"].as_str()
+}
+
 /// Returns the mapping that the timestamp field has where no template maps it.
 pub(super) fn timestamp_mapping(field: &str) -> Value {
     json!({ "properties": { field: { "type": "date" } } })
@@ -199,12 +207,15 @@ impl Metadata {
 
     /// Finds the template that makes data streams of a name, with the field that has the time.
     pub fn stream_template(&self, name: &str) -> Option<(&str, &str)> {
-        if NameClass::new(name) != NameClass::Ordinary {
-            return None;
-        }
         let (template, body) = self.best_template(name, None)?;
-        let field = body["data_stream"]["timestamp_field"]["name"].as_str()?;
-        Some((template, field))
+        Some((template, stream_field(name, body)?))
+    }
+
+    /// Finds the template of a user that keeps a name for data streams. A template of the server's own does not: an index of such a name can
+    /// be created.
+    pub(super) fn reserving_template(&self, name: &str) -> Option<&str> {
+        let (template, body) = self.stored_template(name, None)?;
+        stream_field(name, body).map(|_| template)
     }
 
     /// Decides the creation of a data stream by the template of its name.
@@ -294,7 +305,7 @@ impl Metadata {
     pub(super) fn streams_of_template(&self, template: &str) -> Vec<&str> {
         let names = self.data_streams.keys().map(|name| &**name);
         names
-            .filter(|name| self.best_template(name, None).is_some_and(|(best, _)| best == template))
+            .filter(|name| self.stored_template(name, None).is_some_and(|(best, _)| best == template))
             .collect()
     }
 }

@@ -38,6 +38,9 @@ const OWN_SETTINGS: [&str; 12] = [
     "index.restore.*",
     ROLLOVER_INFO,
 ];
+/// Settings of a target with the name and the uuid of its source.
+const SOURCE_NAME: &str = "index.resize.source.name";
+const SOURCE_UUID: &str = "index.resize.source.uuid";
 /// Setting of a complete target with the next sequence numbers of the shards of its source, which tell that nothing was written later.
 const COPIED_SEQ_NOS: &str = "index.resize.source.seq_nos";
 /// Setting of a target with the time at which the documents' first index was created, in milliseconds.
@@ -104,6 +107,16 @@ impl ResizeIndex {
 }
 
 impl IndexMeta {
+    /// Returns the name of the source of a resizing; `None` where the index is not its target.
+    pub fn resize_source(&self) -> Option<&str> {
+        self.setting(SOURCE_NAME)
+    }
+
+    /// Returns whether the index is the target of a resizing of another one.
+    pub fn is_resized_from(&self, source: &IndexMeta) -> bool {
+        self.setting(SOURCE_UUID) == Some(source.uuid_text().as_str())
+    }
+
     /// Returns the time at which the index was created, in milliseconds; for the target of a resizing that of the first source.
     pub fn original_created_ms(&self) -> i64 {
         self.integer(ORIGINAL_CREATION).unwrap_or(self.created_ms)
@@ -157,7 +170,7 @@ impl Metadata {
         if !source.open {
             return Err(Error::IndexClosed { index: source.name.to_string() });
         }
-        if takes_writes(&source) {
+        if !source.is_write_blocked() {
             return refuse(format!(
                 "index {} must be read-only to resize index. use \"index.blocks.write=true\"",
                 source.name
@@ -220,7 +233,7 @@ impl Metadata {
         let Some(source) = source else {
             return Err(Error::IndexNotFound { index: plan.source.name.to_string() });
         };
-        if takes_writes(source) {
+        if !source.is_write_blocked() {
             return refuse(format!(
                 "index {} must stay read-only while its documents are copied to [{name}]; block its writes and repeat",
                 plan.source.name
@@ -253,10 +266,6 @@ impl Metadata {
             .map(|meta| MetadataChange::DeleteIndex { name: Arc::clone(&meta.name), uuid: meta.uuid })
             .collect()
     }
-}
-
-fn takes_writes(meta: &IndexMeta) -> bool {
-    !meta.flag("index.blocks.write") && !meta.flag("index.blocks.read_only")
 }
 
 fn resized_settings(
@@ -305,8 +314,8 @@ fn resized_settings(
         ("index.provided_name", request.target.clone()),
         ("index.uuid", super::uuid_text(uuid)),
         ("index.version.created", VERSION_CREATED.to_owned()),
-        ("index.resize.source.name", source.name.to_string()),
-        ("index.resize.source.uuid", source.uuid_text()),
+        (SOURCE_NAME, source.name.to_string()),
+        (SOURCE_UUID, source.uuid_text()),
         (ORIGINAL_CREATION, source.original_created_ms().to_string()),
     ] {
         merged.insert(key.into(), value.into());

@@ -481,10 +481,14 @@ impl Metadata {
 
     /// Finds the composable template that applies to a name: a user's, else one of the server's own.
     pub(super) fn best_template(&self, name: &str, hidden: Option<bool>) -> Option<(&str, &Value)> {
+        self.stored_template(name, hidden).or_else(|| builtin_templates::find(name, hidden))
+    }
+
+    /// Finds the composable template of a user that applies to a name.
+    pub(super) fn stored_template(&self, name: &str, hidden: Option<bool>) -> Option<(&str, &Value)> {
         let applying = self.index_templates.iter().filter(|(_, template)| applies(template, name, hidden));
         let best = applying.max_by_key(|(_, template)| priority(template));
         best.map(|(template, body)| (template.as_str(), body))
-            .or_else(|| builtin_templates::find(name, hidden))
     }
 
     /// Gathers what one composable template with its components contributes.

@@ -92,11 +92,10 @@ fn recheck_created(
 
 /// A hold that was set meanwhile, or a block of writes that was lifted, may be what the deletion had asked for.
 fn recheck_deleted(index: &IndexMeta, decided: &Metadata, now: &Metadata) -> Result<()> {
-    let is_blocked =
-        |meta: &IndexMeta| meta.flag("index.blocks.write") || meta.flag("index.blocks.read_only");
     match decided.index(&index.name) {
         Some(old)
-            if (now.is_held(index) && !decided.is_held(old)) || (is_blocked(old) && !is_blocked(index)) =>
+            if (now.is_held(index) && !decided.is_held(old))
+                || (old.is_write_blocked() && !index.is_write_blocked()) =>
         {
             Err(changed_meanwhile("index", &index.name))
         }

@@ -26,23 +26,22 @@ impl ChunkBuilder {
         if peek != Peek::Object {
             return self.scalar(json, leaf, peek);
         }
-        match self.range_object(json, leaf)? {
-            Ok(text) => {
-                if let Some(target) = self.copy_target(leaf) {
-                    if !self.lenient {
-                        let reason = format!(
-                            "a range that is an object has no value for [{target}]: multi-fields and copy_to take values that are no objects"
-                        );
-                        return self.refuse(leaf, "null".to_owned(), Cause::argument(reason));
-                    }
-                    self.ignore(target);
-                }
-                let mapped = self.mapping.leaf(leaf);
-                let scopes = scopes_of(&self.mapping, mapped);
-                Ok(self.columns.push_str(scopes, mapped.field.column, text.as_bytes())?)
+        let text = match self.range_object(json, leaf)? {
+            Ok(text) => text,
+            Err(refused) => return self.refuse(leaf, refused.preview, refused.cause),
+        };
+        if let Some(target) = self.copy_target(leaf) {
+            if !self.lenient {
+                let reason = format!(
+                    "a range that is an object has no value for [{target}]: multi-fields and copy_to take values that are no objects"
+                );
+                return self.refuse(leaf, "null".to_owned(), Cause::argument(reason));
             }
-            Err(refused) => self.refuse(leaf, refused.preview, refused.cause),
+            self.ignore(target);
         }
+        let mapped = self.mapping.leaf(leaf);
+        let scopes = scopes_of(&self.mapping, mapped);
+        Ok(self.columns.push_str(scopes, mapped.field.column, text.as_bytes())?)
     }
 
     /// Finds a field that takes values of a leaf as they are written: a multi-field, or a target of `copy_to`.

@@ -161,6 +161,11 @@ impl FieldType {
     pub fn is_text(&self) -> bool {
         matches!(self, Self::Text | Self::MatchOnlyText | Self::SearchAsYouType(_))
     }
+
+    /// Returns whether values have a format of dates: dates, and ranges of dates.
+    pub fn has_date_format(&self) -> bool {
+        matches!(self, Self::Date | Self::DateNanos | Self::Range(RangeType::Date))
+    }
 }
 
 /// Representation of a column's values in memory and in Parquet.

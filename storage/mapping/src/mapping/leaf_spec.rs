@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::coerce::{self, Token};
 use super::date::DateFormat;
 use super::spec::{Context, DEFAULT_DATE_FORMAT, LeafSpec, parsing};
-use super::{AsYouType, Contexts, FieldType, RangeType, geo, java, params, rules};
+use super::{AsYouType, Contexts, FieldType, RangeType, geo, java, params};
 
 /// Parses what a body says of one leaf.
 pub(super) fn parse_leaf(
@@ -253,7 +253,7 @@ pub(super) fn date_format(params: &Map<String, Value>) -> Result<DateFormat> {
 /// Checks that a `null_value` is a value of the field's type, and a `format` a format.
 fn check_null_value(name: &str, leaf: &LeafSpec) -> Result<()> {
     let format = match leaf.field_type {
-        ref dates if rules::is_date(dates) => {
+        ref dates if dates.has_date_format() => {
             for key in ["format", "print_format"] {
                 if let Some(text) = leaf.params.get(key).and_then(Value::as_str) {
                     DateFormat::parse(text).map_err(|reason| {

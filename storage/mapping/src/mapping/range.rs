@@ -45,19 +45,19 @@ impl RangeBound {
         })
     }
 
-    /// Returns whether it is the least end.
+    /// Returns whether the range begins at it.
     pub(crate) fn is_lower(self) -> bool {
         matches!(self, Self::Gt | Self::Gte)
     }
 }
 
-/// The number of an integer: all of 64 bits, ascending.
-fn whole(value: i64) -> RangeEnd {
+/// Makes the end at an integer: its 64 bits with the sign bit flipped, which ascend.
+fn integer_end(value: i64) -> RangeEnd {
     RangeEnd(u128::from(value.cast_unsigned() ^ (1 << 63)))
 }
 
-/// The number of a floating-point number: negative ones descend by their bits. There is one zero.
-fn real(value: f64) -> RangeEnd {
+/// Makes the end at a floating-point number. The bits of negative ones descend, so all of them are flipped. There is one zero.
+fn float_end(value: f64) -> RangeEnd {
     let bits = if value == 0.0 { 0 } else { value.to_bits() };
     let sign = 1 << 63;
     RangeEnd(u128::from(if bits & sign == 0 { bits | sign } else { !bits }))
@@ -102,9 +102,9 @@ impl RangeType {
     /// Returns the end of a range that is open downwards.
     pub fn least(self) -> RangeEnd {
         match self {
-            Self::Integer => whole(i32::MIN.into()),
-            Self::Long | Self::Date => whole(i64::MIN),
-            Self::Float | Self::Double => real(f64::NEG_INFINITY),
+            Self::Integer => integer_end(i32::MIN.into()),
+            Self::Long | Self::Date => integer_end(i64::MIN),
+            Self::Float | Self::Double => float_end(f64::NEG_INFINITY),
             Self::Ip => RangeEnd(0),
         }
     }
@@ -112,9 +112,9 @@ impl RangeType {
     /// Returns the end of a range that is open upwards.
     pub fn greatest(self) -> RangeEnd {
         match self {
-            Self::Integer => whole(i32::MAX.into()),
-            Self::Long | Self::Date => whole(i64::MAX),
-            Self::Float | Self::Double => real(f64::INFINITY),
+            Self::Integer => integer_end(i32::MAX.into()),
+            Self::Long | Self::Date => integer_end(i64::MAX),
+            Self::Float | Self::Double => float_end(f64::INFINITY),
             Self::Ip => RangeEnd(u128::MAX),
         }
     }
@@ -122,8 +122,8 @@ impl RangeType {
     /// Returns the end at a value; `None` where the value is of another type.
     pub fn end(self, value: &Scalar) -> Option<RangeEnd> {
         Some(match (self, value) {
-            (Self::Integer | Self::Long | Self::Date, Scalar::I64(value)) => whole(*value),
-            (Self::Float | Self::Double, Scalar::F64(value)) => real(*value),
+            (Self::Integer | Self::Long | Self::Date, Scalar::I64(value)) => integer_end(*value),
+            (Self::Float | Self::Double, Scalar::F64(value)) => float_end(*value),
             (Self::Ip, Scalar::Ip(address)) => RangeEnd(u128::from_be_bytes(*address)),
             _ => return None,
         })
@@ -132,8 +132,8 @@ impl RangeType {
     /// Returns the end behind a value that the range excludes; `None` where no greater value exists.
     pub fn after(self, value: &Scalar) -> Option<RangeEnd> {
         let next = match (self, value) {
-            (Self::Float, Scalar::F64(value)) => real(f64::from((*value as f32).next_up())),
-            (Self::Double, Scalar::F64(value)) => real(value.next_up()),
+            (Self::Float, Scalar::F64(value)) => float_end(f64::from((*value as f32).next_up())),
+            (Self::Double, Scalar::F64(value)) => float_end(value.next_up()),
             _ => RangeEnd(self.end(value)?.0.checked_add(1)?),
         };
         (next <= self.greatest()).then_some(next)
@@ -142,8 +142,8 @@ impl RangeType {
     /// Returns the end before a value that the range excludes; `None` where no smaller value exists.
     pub fn before(self, value: &Scalar) -> Option<RangeEnd> {
         let next = match (self, value) {
-            (Self::Float, Scalar::F64(value)) => real(f64::from((*value as f32).next_down())),
-            (Self::Double, Scalar::F64(value)) => real(value.next_down()),
+            (Self::Float, Scalar::F64(value)) => float_end(f64::from((*value as f32).next_down())),
+            (Self::Double, Scalar::F64(value)) => float_end(value.next_down()),
             _ => RangeEnd(self.end(value)?.0.checked_sub(1)?),
         };
         (next >= self.least()).then_some(next)
@@ -222,12 +222,16 @@ impl RangeType {
         }
         Err(Cause::argument(match self {
             Self::Ip => "min value cannot be greater than max value for InetAddressRange field".to_owned(),
-            _ => format!("min value ({}) is greater than max value ({})", self.shown(from), self.shown(to)),
+            _ => format!(
+                "min value ({}) is greater than max value ({})",
+                self.display_end(from),
+                self.display_end(to)
+            ),
         }))
     }
 
     /// Shows an end of numbers as messages do.
-    fn shown(self, end: RangeEnd) -> String {
+    fn display_end(self, end: RangeEnd) -> String {
         let bits = end.0 as u64;
         let sign = 1 << 63;
         match self {
@@ -316,7 +320,7 @@ mod tests {
         assert_eq!(RangeType::Double.after(&below), RangeType::Double.end(&Scalar::F64(0.0)));
         for value in [-2.5, 0.0, 7.25] {
             let end = RangeType::Double.end(&Scalar::F64(value)).unwrap();
-            assert_eq!(RangeType::Double.shown(end), format!("{value:?}"));
+            assert_eq!(RangeType::Double.display_end(end), format!("{value:?}"));
         }
     }
 }

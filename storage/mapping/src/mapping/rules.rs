@@ -10,7 +10,7 @@ use super::date::DateFormat;
 use super::leaf_spec::{date_format, geo_value};
 use super::settings::Settings;
 use super::spec::LeafSpec;
-use super::{ColumnKind, Field, FieldType, PathId, RangeType, java};
+use super::{ColumnKind, Field, FieldType, PathId, java};
 
 /// Rules by which a leaf treats the values of documents.
 #[derive(Clone, Debug, Default)]
@@ -65,15 +65,10 @@ pub(super) fn shares_column(parent: &FieldType, spec: &LeafSpec) -> bool {
 
 /// Returns whether a field's values go into a column of its own.
 pub(super) fn fills_column(field: &Field) -> bool {
+    let is_range = matches!(field.field_type, FieldType::Range(_));
     field.column == field.id
-        && (field.index || field.doc_values || field.column_kind() == ColumnKind::Str)
+        && (field.index || field.doc_values || (field.column_kind() == ColumnKind::Str && !is_range))
         && (field.field_type != FieldType::Binary || field.doc_values)
-        && (field.index || field.doc_values || !matches!(field.field_type, FieldType::Range(_)))
-}
-
-/// Returns whether a field of the type has a format of dates.
-pub(super) fn is_date(field_type: &FieldType) -> bool {
-    matches!(field_type, FieldType::Date | FieldType::DateNanos | FieldType::Range(RangeType::Date))
 }
 
 /// Works out a field and its rules from what was asked for.
@@ -100,7 +95,7 @@ pub(super) fn compile(
         None if settings.default_search_analyzer && text("analyzer").is_none() => "default_search".into(),
         None => analyzer.clone(),
     };
-    let is_date = is_date(&field_type);
+    let is_date = field_type.has_date_format();
     let null_value = params.get("null_value").map(|value| match (&field_type, value) {
         (FieldType::GeoPoint, value) => NullValue::Point(geo_value(value).unwrap_or_default()),
         (_, Value::Bool(flag)) => NullValue::Bool(*flag),

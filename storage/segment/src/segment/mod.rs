@@ -33,6 +33,7 @@ mod paged;
 mod pages;
 mod parsed;
 mod range;
+mod row_selection;
 mod rows;
 mod runs;
 mod source;

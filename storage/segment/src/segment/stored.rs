@@ -14,7 +14,6 @@ use millrace_runtime::{Compute, Error, Result};
 use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-    RowSelection,
 };
 use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, ProjectionMask};
 use parquet::file::metadata::PageIndexPolicy;
@@ -30,6 +29,7 @@ use super::file::{BlockCache, DataFile, Remote, beneath, reading};
 use super::ids::Ids;
 use super::memory::owned;
 use super::opened::{CacheFigures, FileKind, OpenedCache, Slot};
+use super::row_selection::select_rows;
 use super::values::ValueCache;
 use super::{delete_files, layout};
 use crate::bundle::{Bundle, FrequentCache, FrequentTerms};
@@ -236,7 +236,7 @@ impl StoredSegment {
 
     /// Has the files of a deleted index deleted once the last search that uses them has ended, and counts them until then.
     pub(crate) fn discard_with_index(&self) {
-        self.discarded.store(true, Ordering::Relaxed);
+        self.discard();
         if !self.index_deleted.swap(true, Ordering::Relaxed) {
             self.env.unfreed_bytes.fetch_add(self.file_bytes(), Ordering::Relaxed);
         }
@@ -497,7 +497,7 @@ impl StoredSegment {
             .with_projection(mask)
             .with_batch_size(batch_rows);
         if let Some(rows) = rows {
-            let (groups, selection) = select(metadata, rows);
+            let (groups, selection) = select_rows(metadata, rows);
             builder = builder.with_row_groups(groups).with_row_selection(selection);
         }
         builder.build().map_err(|e| reading(&file.name(), e))
@@ -573,34 +573,4 @@ impl StoredSegment {
         }
         Ok(())
     }
-}
-
-/// Row groups that hold selected rows, and the selection within them.
-fn select(metadata: &ArrowReaderMetadata, rows: &RoaringBitmap) -> (Vec<usize>, RowSelection) {
-    let mut groups = Vec::new();
-    let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
-    let mut base = 0u32; // first row of the group in the segment
-    let mut chosen = 0usize; // rows of the chosen groups before this one
-    for (group, meta) in metadata.metadata().row_groups().iter().enumerate() {
-        let count = u32::try_from(meta.num_rows()).unwrap_or(0);
-        let end = base.saturating_add(count);
-        let before = ranges.len();
-        let mut runs = rows.range(base..end);
-        while let Some(run) = runs.next_range() {
-            let at = |row: &u32| chosen + (row - base) as usize;
-            let (start, end) = (at(run.start()), at(run.end()) + 1);
-            match ranges.last_mut() {
-                Some(last) if last.end == start => last.end = end,
-                _ => ranges.push(start..end),
-            }
-        }
-        // A range that continues from the group before counts as this group's too.
-        if ranges.len() > before || ranges.last().is_some_and(|last| last.end > chosen) {
-            groups.push(group);
-            chosen += count as usize;
-        }
-        base = end;
-    }
-    let selection = RowSelection::from_consecutive_ranges(ranges.into_iter(), chosen);
-    (groups, selection)
 }

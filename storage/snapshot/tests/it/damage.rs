@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_catalog::access::Principal;
-use millrace_snapshot::{CreateSnapshot, RestoreSnapshot, SnapshotState, VerificationReport};
+use millrace_snapshot::{CreateSnapshot, RestoreSnapshot, SnapshotState};
 
 use crate::support::*;
 
@@ -101,13 +101,6 @@ async fn a_damaged_segment_is_not_backed_up_as_if_it_were_right() {
     assert_eq!(made.shard_counts(), (1, 1));
     restore_copies(&service, "one").await.unwrap();
     check(&engine, "copy-b", &b).await;
-}
-
-async fn verify(
-    service: &millrace_snapshot::SnapshotService,
-    snapshot: Option<&str>,
-) -> millrace_snapshot::Result<VerificationReport> {
-    service.begin_verification("backup", snapshot).await?.outcome().await.0
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -359,12 +359,9 @@ async fn an_outage_ends_a_verification_and_is_no_damage() {
     let service = service_over(&engine, &store).await;
     create(&service, "one").await;
     store.set_outage(Some(Outage::Gone));
-    let refused = match service.begin_verification("backup", None).await {
-        Ok(running) => running.outcome().await.0.unwrap_err(),
-        Err(error) => error,
-    };
+    let refused = verify(&service, None).await.unwrap_err();
     assert!(refused.to_string().contains("[backup]"), "{refused}");
     store.set_outage(None);
-    let report = service.begin_verification("backup", None).await.unwrap().outcome().await.0.unwrap();
+    let report = verify(&service, None).await.unwrap();
     assert_eq!(report.total_damaged, 0, "{report:?}");
 }

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use millrace_catalog::access::Principal;
 use millrace_engine::{Action, Config as EngineConfig, Engine, RefreshPolicy, WriteOp};
 use millrace_runtime::{Error, SystemClock};
-use millrace_snapshot::{Config, CreateSnapshot, Manifest, RestoreReport, RestoreSnapshot, SnapshotService};
+use millrace_snapshot::{
+    Config, CreateSnapshot, Manifest, RestoreReport, RestoreSnapshot, SnapshotService, VerificationReport,
+};
 use serde_json::json;
 
 pub(crate) async fn open(dir: &Path) -> Arc<Engine> {
@@ -97,6 +99,14 @@ pub(crate) async fn restore_copies(
         ..RestoreSnapshot::default()
     };
     service.restore(&Principal::system(), ("backup", snapshot), request).await
+}
+
+/// Verifies the files of some snapshots, of all without an expression.
+pub(crate) async fn verify(
+    service: &SnapshotService,
+    snapshot: Option<&str>,
+) -> millrace_snapshot::Result<VerificationReport> {
+    service.begin_verification("backup", snapshot).await?.outcome().await.0
 }
 
 pub(crate) async fn delete_index(engine: &Engine, index: &str) {

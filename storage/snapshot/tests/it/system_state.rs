@@ -18,7 +18,7 @@ use crate::support::*;
 struct RecordingOwner {
     engine: Arc<Engine>,
     found: Mutex<Vec<u64>>,
-    /// How often it still fails.
+    /// Reloads that fail before one succeeds.
     refusals: AtomicU64,
 }
 

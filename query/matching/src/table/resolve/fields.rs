@@ -8,7 +8,7 @@ use millrace_mapping::pattern::matches;
 use millrace_mapping::{FieldType, Mapping};
 use millrace_work::error::{Error, Result};
 
-use super::{PRESENT, Resolver};
+use super::{OPTIONAL, PRESENT, Resolver};
 
 /// Fields with the factors of their scores, in the order of their names.
 pub(super) type Fields = BTreeMap<String, f32>;
@@ -70,7 +70,7 @@ impl Resolver<'_> {
 
     /// Returns whether a name leads to something that can be searched.
     pub(super) fn is_mapped(&self, name: &str) -> bool {
-        self.target(name).is_some() || PRESENT.contains(&name) || matches!(name, "_ignored" | "_routing")
+        self.target(name).is_some() || PRESENT.contains(&name) || OPTIONAL.contains(&name)
     }
 
     fn expanded(&self, pattern: &str, boost: f32, taken: FieldSelection, suffix: Option<&str>) -> Fields {

@@ -31,23 +31,29 @@ impl Resolver<'_> {
         }
         let mut spans = Vec::with_capacity(values.len());
         for value in values {
-            let bound = Some(Bound { value: value.clone(), included: true });
-            let query = RangeQuery {
-                field: field.path.to_string(),
-                from: bound.clone(),
-                to: bound,
-                format: None,
-                time_zone: None,
-                relation: RangeRelation::Intersects,
-                common: Default::default(),
-            };
-            spans.extend(self.ends(field, range_type, &query)?);
+            spans.extend(self.point_ends(field, range_type, value)?);
         }
         if spans.is_empty() {
             return Ok(Node::None);
         }
         let spans = disjoint(spans).into_iter().map(|(from, to)| range_type.encode(from, to));
         Ok(matching(field, Pattern::halves_across(spans.collect()), weight))
+    }
+
+    /// The ends of what a value stands for: the value itself, or all times that a date leaves open.
+    fn point_ends(
+        &self,
+        field: &Field,
+        range_type: RangeType,
+        value: &Value,
+    ) -> Result<Option<(RangeEnd, RangeEnd)>> {
+        let (mapping, now_ms) = (self.index.mapping, self.index.now_ms);
+        if range_type == RangeType::Date {
+            let (from, to) = values::date_span(mapping, field, value, now_ms)?;
+            return Ok(range_type.end(&Scalar::I64(from)).zip(range_type.end(&Scalar::I64(to))));
+        }
+        let value = values::range_value(mapping, field, range_type, value, now_ms)?;
+        Ok(range_type.end(&value).map(|end| (end, end)))
     }
 
     /// Rows with a range that has the relation of a clause to its range.
@@ -65,13 +71,13 @@ impl Resolver<'_> {
         searchable(field)?;
         let Some((from, to)) = self.ends(field, range_type, query)? else { return Ok(Node::None) };
         let (least, greatest) = (range_type.least(), range_type.greatest());
-        let (lower, upper) = match query.relation {
+        // No range lies within ends that are the wrong way round.
+        let relation = if from <= to { query.relation } else { RangeRelation::Within };
+        let (lower, upper) = match relation {
             RangeRelation::Intersects => ((least, from), (to, greatest)),
             RangeRelation::Contains => ((least, to), (from, greatest)),
             RangeRelation::Within => ((from, least), (greatest, to)),
         };
-        // No range lies within ends that are the wrong way round.
-        let (lower, upper) = if from > to { ((from, least), (greatest, to)) } else { (lower, upper) };
         let term = |(first, second)| range_type.encode(first, second);
         Ok(matching(field, Pattern::halves_between(term(lower), term(upper)), weight))
     }

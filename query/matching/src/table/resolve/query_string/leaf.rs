@@ -7,7 +7,7 @@ use millrace_dsl::query::{
 };
 use millrace_dsl::query_string::number;
 use millrace_dsl::query_string::syntax::Leaf;
-use millrace_mapping::{FieldType, RangeType};
+use millrace_mapping::FieldType;
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
 use millrace_work::error::{Error, Result};
@@ -225,7 +225,7 @@ impl Resolver<'_> {
         if let Some(rest) = text.strip_prefix('<') {
             return Some((None, read(rest)));
         }
-        let date = self.target(field).is_some_and(|target| is_date(&target.field.field_type));
+        let date = self.target(field).is_some_and(|target| target.field.field_type.has_date_format());
         (date && strings.query.time_zone.is_some()).then(|| (bound(text, true), bound(text, true)))
     }
 
@@ -282,7 +282,7 @@ impl Resolver<'_> {
         (from, to): (Option<Bound>, Option<Bound>),
         weight: Weight,
     ) -> Result<Node> {
-        let date = self.target(name).is_some_and(|target| is_date(&target.field.field_type));
+        let date = self.target(name).is_some_and(|target| target.field.field_type.has_date_format());
         let query = RangeQuery {
             field: name.to_owned(),
             from: self.normalized_bound(strings, name, from)?,
@@ -425,10 +425,6 @@ impl Resolver<'_> {
             "The length of regex [{length}] used in the [query_string] has exceeded the allowed maximum of [{limit}]. This maximum can be set by changing the [index.max_regex_length] index level setting."
         )))
     }
-}
-
-fn is_date(field_type: &FieldType) -> bool {
-    matches!(field_type, FieldType::Date | FieldType::DateNanos | FieldType::Range(RangeType::Date))
 }
 
 fn phrase_slop(strings: &Strings<'_>) -> Result<u32> {

@@ -1,0 +1,481 @@
+//! Files on disk that become objects: texts of events, until an object of them is written.
+//!
+//! A file is a sequence of records:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | length of the payload, little-endian |
+//! | 4 | CRC-32C of the payload |
+//! | … | payload |
+//!
+//! The first payload is the header as JSON: what object the file becomes. The others are texts of whole events. They are synced before
+//! their events count as delivered. A record that a crash cut off was told to nobody: it ends the file, and is left out.
+//!
+//! Each output has a directory of its own for as long as it runs, and a lock on it. What a crash or a stop left in an unlocked one is
+//! taken by the next output with the same bucket.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use millrace_runtime::Instant;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, watch};
+
+use super::ObjectNames;
+
+/// Length and checksum of a record.
+const RECORD_HEAD: u64 = 8;
+/// Longest record, unless a single event is longer.
+const MAX_RECORD: usize = 4 << 20;
+/// Files that get further events. Beyond, the oldest one becomes an object.
+const MAX_OPEN: usize = 1_024;
+const EXTENSION: &str = "events";
+
+/// Bounds of a file that gets further events.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rotation {
+    /// Bytes of its events.
+    pub(super) max_bytes: u64,
+    /// Time since its first event.
+    pub(super) max_age: Option<Duration>,
+}
+
+/// Texts of events one after another.
+#[derive(Debug, Default)]
+pub(super) struct EncodedEvents {
+    pub(super) text: Vec<u8>,
+    /// End of each event.
+    pub(super) ends: Vec<usize>,
+}
+
+/// Header of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ObjectHeader {
+    /// Name of the object.
+    pub(super) key: String,
+    pub(super) is_gzip: bool,
+}
+
+/// A directory of files, locked for as long as this exists. It is removed at the end, if it is empty.
+#[derive(Debug)]
+pub(super) struct LockedDirectory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl LockedDirectory {
+    /// Locks a directory; `None` where another output has it.
+    fn lock(path: PathBuf) -> io::Result<Option<Self>> {
+        let lock = File::open(&path)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(Self { path, _lock: lock })),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl Drop for LockedDirectory {
+    fn drop(&mut self) {
+        // What is in it stays for the next output.
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// A file that gets no further events.
+#[derive(Debug)]
+pub(super) struct FinishedFile {
+    pub(super) path: PathBuf,
+    pub(super) header: ObjectHeader,
+    /// Bytes of its whole records.
+    length: u64,
+    _directory: Arc<LockedDirectory>,
+}
+
+/// A file that gets further events.
+#[derive(Debug)]
+struct OpenFile {
+    path: PathBuf,
+    header: ObjectHeader,
+    length: u64,
+    event_bytes: u64,
+    opened: Instant,
+}
+
+/// A file that a write has changed.
+struct ChangedFile {
+    prefix: String,
+    file: OpenFile,
+    /// Length and bytes of events before; `None` where the write made the file.
+    before: Option<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct State {
+    open: BTreeMap<String, OpenFile>,
+    /// Number of the next file.
+    next: u64,
+    /// Way to those who upload; `None` once the output has ended.
+    finished: Option<UnboundedSender<FinishedFile>>,
+}
+
+/// Files of an output.
+#[derive(Debug)]
+pub(super) struct ObjectSpool {
+    root: PathBuf,
+    /// Begin of the names of all directories of the output's bucket.
+    bucket: String,
+    directory: Arc<LockedDirectory>,
+    rotation: Rotation,
+    names: ObjectNames,
+    state: Mutex<State>,
+    /// Bytes of all files that are no objects yet.
+    bytes: watch::Sender<u64>,
+    /// Notified when a file was made: it has a time at which it is finished.
+    opened: Notify,
+}
+
+impl ObjectSpool {
+    /// Makes the directory of a run of an output, and returns what it will finish with it. `bucket` tells its directories from those of
+    /// others.
+    ///
+    /// # Errors
+    /// The directory cannot be made.
+    pub(super) fn open(
+        root: &Path,
+        bucket: &str,
+        names: ObjectNames,
+        rotation: Rotation,
+    ) -> io::Result<(Self, UnboundedReceiver<FinishedFile>)> {
+        let path = root.join(format!("{bucket}-{}", names.run));
+        DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        File::open(root)?.sync_all()?;
+        let directory = LockedDirectory::lock(path)?.ok_or(io::ErrorKind::ResourceBusy)?;
+        let (finished, receiver) = unbounded();
+        let spool = Self {
+            root: root.to_owned(),
+            bucket: format!("{bucket}-"),
+            directory: Arc::new(directory),
+            rotation,
+            names,
+            state: Mutex::new(State { open: BTreeMap::new(), next: 0, finished: Some(finished) }),
+            bytes: watch::Sender::new(0),
+            opened: Notify::new(),
+        };
+        Ok((spool, receiver))
+    }
+
+    /// Bytes of files that are no objects yet.
+    pub(super) fn bytes(&self) -> watch::Receiver<u64> {
+        self.bytes.subscribe()
+    }
+
+    /// Waits until a file was made.
+    pub(super) async fn opened(&self) {
+        self.opened.notified().await;
+    }
+
+    /// Writes events to the files of their prefixes, and returns once they are synced.
+    ///
+    /// # Errors
+    /// A file cannot be written; none of the events stays. The output has ended.
+    pub(super) fn append(&self, texts: &BTreeMap<String, EncodedEvents>) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if state.finished.is_none() {
+            return Err(io::Error::other("the output has ended"));
+        }
+        let mut changed = Vec::new();
+        let written = texts
+            .iter()
+            .try_for_each(|(prefix, events)| self.write(&mut state, prefix, events, &mut changed))
+            .and_then(|()| match changed.iter().any(|file| file.before.is_none()) {
+                true => File::open(&self.directory.path)?.sync_all(),
+                false => Ok(()),
+            });
+        if let Err(error) = written {
+            changed.into_iter().for_each(|file| self.undo(&mut state, file));
+            return Err(error);
+        }
+        for ChangedFile { prefix, file, before } in changed {
+            self.bytes.send_modify(|bytes| *bytes += file.length - before.map_or(0, |(length, _)| length));
+            if before.is_none() {
+                self.opened.notify_one();
+            }
+            // Of several files of a prefix, the last one gets further events.
+            if let Some(full) = state.open.insert(prefix, file) {
+                self.finish(&mut state, full);
+            }
+        }
+        let full = state.open.extract_if(.., |_, file| file.event_bytes >= self.rotation.max_bytes);
+        let mut full: Vec<OpenFile> = full.map(|(_, file)| file).collect();
+        if let Some(excess) = state.open.len().checked_sub(MAX_OPEN).filter(|excess| *excess > 0) {
+            let mut opened: Vec<Instant> = state.open.values().map(|file| file.opened).collect();
+            opened.sort_unstable();
+            let youngest = opened[excess - 1];
+            full.extend(state.open.extract_if(.., |_, file| file.opened <= youngest).map(|(_, file)| file));
+        }
+        full.into_iter().for_each(|file| self.finish(&mut state, file));
+        Ok(())
+    }
+
+    /// Writes events of one prefix, to as many files as they need, and syncs these. An event that exceeds the bound of a file begins the
+    /// next one.
+    fn write(
+        &self,
+        state: &mut State,
+        prefix: &str,
+        events: &EncodedEvents,
+        changed: &mut Vec<ChangedFile>,
+    ) -> io::Result<()> {
+        let mut at = 0;
+        let mut next = state.open.remove(prefix).map(|file| {
+            let before = Some((file.length, file.event_bytes));
+            ChangedFile { prefix: prefix.to_owned(), file, before }
+        });
+        while at < events.text.len() {
+            let place = changed.len();
+            changed.push(match next.take() {
+                Some(file) => file,
+                None => {
+                    let file = self.new_file(state, prefix);
+                    ChangedFile { prefix: prefix.to_owned(), file, before: None }
+                }
+            });
+            let ChangedFile { file, before, .. } = &mut changed[place];
+            let handle = match before {
+                Some(_) => OpenOptions::new().write(true).open(&file.path)?,
+                None => OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file.path)?,
+            };
+            if file.length == 0 {
+                file.length += write_record(&handle, 0, &serde_json::to_vec(&file.header)?)?;
+            }
+            while at < events.text.len() {
+                let room = self.rotation.max_bytes.saturating_sub(file.event_bytes);
+                let room = usize::try_from(room).unwrap_or(usize::MAX);
+                let fitting = events.ends.partition_point(|end| *end - at.min(*end) <= room.min(MAX_RECORD));
+                let mut end = fitting.checked_sub(1).map_or(at, |last| events.ends[last]);
+                if end <= at {
+                    // An event may be longer than a record, and a single one longer than a file.
+                    end = events.ends.get(fitting).copied().unwrap_or(events.text.len());
+                    if end - at > room && file.event_bytes > 0 {
+                        break;
+                    }
+                }
+                file.length += write_record(&handle, file.length, &events.text[at..end])?;
+                file.event_bytes += (end - at) as u64;
+                at = end;
+            }
+            handle.sync_data()?;
+        }
+        if let Some(ChangedFile { prefix, file, .. }) = next {
+            state.open.insert(prefix, file);
+        }
+        Ok(())
+    }
+
+    fn new_file(&self, state: &mut State, prefix: &str) -> OpenFile {
+        let number = state.next;
+        state.next += 1;
+        OpenFile {
+            path: self.directory.path.join(format!("{number:020}.{EXTENSION}")),
+            header: self.names.header(prefix, number),
+            length: 0,
+            event_bytes: 0,
+            opened: Instant::now(),
+        }
+    }
+
+    /// Takes a write back.
+    fn undo(&self, state: &mut State, ChangedFile { prefix, mut file, before }: ChangedFile) {
+        let Some((length, event_bytes)) = before else {
+            let _ = fs::remove_file(&file.path);
+            return;
+        };
+        (file.length, file.event_bytes) = (length, event_bytes);
+        let cut = OpenOptions::new().write(true).open(&file.path).and_then(|handle| handle.set_len(length));
+        match cut {
+            Ok(()) => drop(state.open.insert(prefix, file)),
+            // What is behind its length is not read.
+            Err(_) => self.finish(state, file),
+        }
+    }
+
+    fn finish(&self, state: &mut State, file: OpenFile) {
+        let OpenFile { path, header, length, .. } = file;
+        if let Some(finished) = &state.finished {
+            let directory = Arc::clone(&self.directory);
+            let _ = finished.unbounded_send(FinishedFile { path, header, length, _directory: directory });
+        }
+    }
+
+    /// Finishes files that have reached their age; returns the time at which the next one does.
+    pub(super) fn finish_old(&self) -> Option<Instant> {
+        let max_age = self.rotation.max_age?;
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        let old: Vec<_> = state.open.extract_if(.., |_, file| file.opened + max_age <= now).collect();
+        old.into_iter().for_each(|(_, file)| self.finish(&mut state, file));
+        state.open.values().map(|file| file.opened + max_age).min()
+    }
+
+    /// Finishes all files. There is nothing behind them.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        let all = std::mem::take(&mut state.open);
+        all.into_values().for_each(|file| self.finish(&mut state, file));
+        state.finished = None;
+    }
+
+    /// Finishes what outputs with this bucket left that run no more.
+    ///
+    /// # Errors
+    /// A directory cannot be read. Files that cannot be read stay, and the log has the reason.
+    pub(super) fn take_left(&self) -> io::Result<()> {
+        let Some(finished) = self.state.lock().finished.clone() else { return Ok(()) };
+        for entry in fs::read_dir(&self.root)? {
+            let entry = entry?;
+            let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(&self.bucket));
+            if !is_ours || entry.path() == self.directory.path {
+                continue;
+            }
+            let Some(directory) = LockedDirectory::lock(entry.path())? else { continue };
+            let directory = Arc::new(directory);
+            let mut left: Vec<PathBuf> = fs::read_dir(&directory.path)?
+                .map(|file| file.map(|file| file.path()))
+                .filter(|path| path.as_ref().is_ok_and(|path| path.extension() == Some(EXTENSION.as_ref())))
+                .collect::<io::Result<_>>()?;
+            left.sort_unstable();
+            left.into_iter().for_each(|path| self.take_file(&finished, path, &directory));
+        }
+        Ok(())
+    }
+
+    fn take_file(
+        &self,
+        finished: &UnboundedSender<FinishedFile>,
+        path: PathBuf,
+        directory: &Arc<LockedDirectory>,
+    ) {
+        match measure(&path) {
+            Ok(Some((header, length))) => {
+                self.bytes.send_modify(|bytes| *bytes += length);
+                let _directory = Arc::clone(directory);
+                let _ = finished.unbounded_send(FinishedFile { path, header, length, _directory });
+            }
+            // A crash was faster than its first event.
+            Ok(None) => drop(fs::remove_file(&path)),
+            Err(error) => {
+                let kept = path.with_extension("damaged");
+                let renamed = fs::rename(&path, &kept);
+                tracing::error!(%error, ?renamed, path = %kept.display(), "a file of the output s3 cannot be read, and becomes no object");
+            }
+        }
+    }
+
+    /// Removes a file whose object is written.
+    pub(super) fn remove(&self, file: &FinishedFile) {
+        if let Err(error) = fs::remove_file(&file.path) {
+            tracing::warn!(%error, path = %file.path.display(), "a file of the output s3 is an object, and cannot be removed");
+        }
+        self.bytes.send_modify(|bytes| *bytes = bytes.saturating_sub(file.length));
+    }
+}
+
+/// Writes a record at an offset; returns its length.
+fn write_record(file: &File, at: u64, payload: &[u8]) -> io::Result<u64> {
+    let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
+    let head = [length.to_le_bytes(), crc32c::crc32c(payload).to_le_bytes()].concat();
+    file.write_all_at(&head, at)?;
+    file.write_all_at(payload, at + RECORD_HEAD)?;
+    Ok(RECORD_HEAD + u64::from(length))
+}
+
+/// Reads a file that was left; returns its header, and the bytes of its whole records. `None` where it has no event.
+fn measure(path: &Path) -> io::Result<Option<(ObjectHeader, u64)>> {
+    let all = fs::metadata(path)?.len();
+    if all == 0 {
+        return Ok(None);
+    }
+    let mut records = RecordReader::open(path, all)?;
+    let header = records.next()?.ok_or_else(|| io::Error::other("it has no header"))?;
+    let header = serde_json::from_slice(&header)?;
+    let events = records.at;
+    while records.next()?.is_some() {}
+    let whole = records.at;
+    if whole < all {
+        let cut_off = all - whole;
+        tracing::warn!(path = %path.display(), cut_off, "a file of the output s3 ends in a record that is not whole, as after a crash: it is read up to there");
+    }
+    Ok((whole > events).then_some((header, whole)))
+}
+
+/// Reader of the records of a file.
+#[derive(Debug)]
+struct RecordReader {
+    file: File,
+    at: u64,
+    length: u64,
+}
+
+impl RecordReader {
+    fn open(path: &Path, length: u64) -> io::Result<Self> {
+        Ok(Self { file: File::open(path)?, at: 0, length })
+    }
+
+    /// Reads the next payload; `None` behind the last whole record.
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let left = self.length - self.at;
+        if left < RECORD_HEAD {
+            return Ok(None);
+        }
+        let mut head = [0; RECORD_HEAD as usize];
+        self.file.read_exact(&mut head)?;
+        let [a, b, c, d, sum @ ..] = head;
+        let (length, sum) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(sum));
+        if u64::from(length) > left - RECORD_HEAD {
+            return Ok(None);
+        }
+        let mut payload = vec![0; length as usize];
+        self.file.read_exact(&mut payload)?;
+        if crc32c::crc32c(&payload) != sum {
+            return Ok(None);
+        }
+        self.at += RECORD_HEAD + u64::from(length);
+        Ok(Some(payload))
+    }
+}
+
+/// Reader of the events of a finished file.
+#[derive(Debug)]
+pub(super) struct EventReader(RecordReader);
+
+impl EventReader {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn open(file: &FinishedFile) -> io::Result<Self> {
+        let mut records = RecordReader::open(&file.path, file.length)?;
+        records.next()?;
+        Ok(Self(records))
+    }
+
+    /// Reads the text of the next events; `None` behind the last.
+    ///
+    /// # Errors
+    /// The file cannot be read, or was damaged.
+    pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let text = self.0.next()?;
+        if text.is_none() && self.0.at < self.0.length {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a record of the file is damaged"));
+        }
+        Ok(text)
+    }
+}
