@@ -13,7 +13,7 @@ use millrace_ingest::{EcsCompatibility, Fault, dead_letter};
 use millrace_pipeline_store::{EngineStore, dead_letters};
 use millrace_pipelines::language::{self, MAX_BYTES};
 use millrace_pipelines::manager::check_directory;
-use millrace_pipelines::runtime::Pipeline;
+use millrace_pipelines::runtime::{Pipeline, directory_name};
 use millrace_pipelines::store::{Store, Volatile};
 use millrace_pipelines::{Dialect, Graph, Settings, rights};
 use millrace_query::SearchService;
@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::cli::{PipelineCheckArgs, PipelineCommand, PipelineReplayArgs, PipelineRunArgs};
 use crate::exit::Failure;
-use crate::serve::{on_signal, runtime};
+use crate::serve::{PIPELINE_OUTPUTS, on_signal, runtime};
 use crate::{config, environment, logging};
 
 /// Time that events have to come to an end after SIGINT. Once all inputs have ended by themselves, they have as long as they need.
@@ -173,8 +173,22 @@ fn run_file(args: &PipelineRunArgs) -> Result<(), Failure> {
             None => (Arc::new(Volatile::default()), Compute::start(0).map_err(Failure::other)?),
         };
         store.open().await.map_err(Failure::other)?;
-        let pipeline =
-            Pipeline::start(name.as_ref(), graph, settings, store, compute, Budget::default().share());
+        // Without a data directory, nothing of the pipeline is kept.
+        let temporary = tempfile::tempdir().map_err(Failure::other)?;
+        let outputs = match &engine {
+            Some(engine) => engine.data_dir().join(PIPELINE_OUTPUTS).join(directory_name(&name)),
+            None => temporary.path().to_owned(),
+        };
+        let budget = Budget::default().share();
+        let pipeline = Pipeline::start_with_outputs(
+            name.as_ref(),
+            graph,
+            settings,
+            store,
+            compute,
+            budget,
+            outputs,
+        );
         tokio::pin!(stop);
         let has_ended = tokio::select! {
             () = pipeline.ended() => true,

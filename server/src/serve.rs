@@ -160,7 +160,7 @@ const PIPELINE_SETTINGS: &str = "pipelines-settings.json";
 /// Directory in the data directory with the queues of pipelines that have one on disk.
 const PIPELINE_QUEUES: &str = "pipelines-queues";
 /// Directory in the data directory for files of outputs, such as what will be objects of `s3`.
-const PIPELINE_OUTPUTS: &str = "pipelines-outputs";
+pub(crate) const PIPELINE_OUTPUTS: &str = "pipelines-outputs";
 /// Ports behind the default one that are tried where nobody named one.
 const PORTS_BEHIND: u16 = 100;
 

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
-use crate::wire::{Message, WireError, WireValue};
+use crate::wire::{Level, Message, WireError, WireValue};
 
 /// A name with a value.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -120,10 +120,10 @@ pub struct LogRecord<'a> {
 
 impl<'a> Message<'a> for KeyValue<'a> {
     #[inline(always)]
-    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+    fn take(&mut self, tag: u32, value: WireValue<'a>, level: Level<'_>) -> Result<(), WireError> {
         match tag {
             1 => self.key = value.text()?,
-            2 => value.merge_into(&mut self.value, depth)?,
+            2 => value.merge_into(&mut self.value, level)?,
             _ => {}
         }
         Ok(())
@@ -132,14 +132,14 @@ impl<'a> Message<'a> for KeyValue<'a> {
 
 impl<'a> Message<'a> for AnyValue<'a> {
     #[inline(always)]
-    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+    fn take(&mut self, tag: u32, value: WireValue<'a>, level: Level<'_>) -> Result<(), WireError> {
         *self = match tag {
             1 => Self::Text(value.text()?),
             2 => Self::Bool(value.varint()? != 0),
             3 => Self::Int(value.varint()?.cast_signed()),
             4 => Self::Double(f64::from_bits(value.fixed64()?)),
-            5 => Self::Array(Values::read(value, depth)?),
-            6 => Self::Map(Values::read(value, depth)?),
+            5 => Self::Array(Values::read(value, level)?),
+            6 => Self::Map(Values::read(value, level)?),
             7 => Self::Bytes(Cow::Borrowed(value.bytes()?)),
             _ => return Ok(()),
         };
@@ -162,18 +162,18 @@ impl<T> Default for Values<T> {
 }
 
 impl<'a, T: Message<'a>> Values<T> {
-    fn read(value: WireValue<'a>, depth: usize) -> Result<Vec<T>, WireError> {
+    fn read(value: WireValue<'a>, level: Level<'_>) -> Result<Vec<T>, WireError> {
         let mut read = Self::default();
-        value.merge_into(&mut read, depth)?;
+        value.merge_into(&mut read, level)?;
         Ok(read.values)
     }
 }
 
 impl<'a, T: Message<'a>> Message<'a> for Values<T> {
     #[inline(always)]
-    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+    fn take(&mut self, tag: u32, value: WireValue<'a>, level: Level<'_>) -> Result<(), WireError> {
         if tag == 1 {
-            value.push_to(&mut self.values, depth)?;
+            value.push_to(&mut self.values, level)?;
         }
         Ok(())
     }
@@ -181,9 +181,9 @@ impl<'a, T: Message<'a>> Message<'a> for Values<T> {
 
 impl<'a> Message<'a> for Resource<'a> {
     #[inline(always)]
-    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+    fn take(&mut self, tag: u32, value: WireValue<'a>, level: Level<'_>) -> Result<(), WireError> {
         match tag {
-            1 => value.push_to(&mut self.attributes, depth)?,
+            1 => value.push_to(&mut self.attributes, level)?,
             2 => self.dropped_attributes_count = value.varint()? as u32,
             _ => {}
         }
@@ -193,11 +193,11 @@ impl<'a> Message<'a> for Resource<'a> {
 
 impl<'a> Message<'a> for InstrumentationScope<'a> {
     #[inline(always)]
-    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+    fn take(&mut self, tag: u32, value: WireValue<'a>, level: Level<'_>) -> Result<(), WireError> {
         match tag {
             1 => self.name = value.text()?,
             2 => self.version = value.text()?,
-            3 => value.push_to(&mut self.attributes, depth)?,
+            3 => value.push_to(&mut self.attributes, level)?,
             4 => self.dropped_attributes_count = value.varint()? as u32,
             _ => {}
         }
@@ -207,13 +207,13 @@ impl<'a> Message<'a> for InstrumentationScope<'a> {
 
 impl<'a> Message<'a> for LogRecord<'a> {
     #[inline(always)]
-    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError> {
+    fn take(&mut self, tag: u32, value: WireValue<'a>, level: Level<'_>) -> Result<(), WireError> {
         match tag {
             1 => self.time_unix_nano = value.fixed64()?,
             2 => self.severity_number = value.varint()? as i32,
             3 => self.severity_text = value.text()?,
-            5 => value.merge_into(&mut self.body, depth)?,
-            6 => value.push_to(&mut self.attributes, depth)?,
+            5 => value.merge_into(&mut self.body, level)?,
+            6 => value.push_to(&mut self.attributes, level)?,
             7 => self.dropped_attributes_count = value.varint()? as u32,
             8 => self.flags = value.fixed32()?,
             9 => self.trace_id = Cow::Borrowed(value.bytes()?),

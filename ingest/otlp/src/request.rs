@@ -122,9 +122,7 @@ fn decode<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, String> {
     if bytes.len() > MAX_RECORD_BYTES {
         return Err(format!("a message of [{}] bytes exceeds the bound [{MAX_RECORD_BYTES}]", bytes.len()));
     }
-    let mut message = M::default();
-    message.merge(bytes, 0).map_err(|error| error.to_string())?;
-    Ok(message)
+    wire::decode(bytes).map_err(|error| error.to_string())
 }
 
 /// Fields of `ResourceLogs` and `ScopeLogs`, which are alike.

@@ -4,12 +4,15 @@
 //! results through memory take half of the time otherwise.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 
 use prost::encoding::{DecodeContext, WireType, decode_varint, skip_field};
 
 /// Levels of messages within a record, at most.
 const MAX_DEPTH: usize = 100;
+/// Attributes, elements and members within a record, at most: each takes many times its bytes.
+const MAX_VALUES: usize = 16_384;
 
 /// A field's value as it is on the wire.
 #[derive(Clone, Copy, Debug)]
@@ -55,26 +58,47 @@ pub(crate) enum WireError {
     Key,
     #[error("a group does not end, or not where it should")]
     Group,
-    #[error("a text is no UTF-8")]
-    Text,
     #[error("a field has {found} instead of {expected}")]
     Kind { found: WireKind, expected: WireKind },
     #[error("values are nested more than [{MAX_DEPTH}] levels deep")]
     Depth,
+    #[error("there are more than [{MAX_VALUES}] attributes, elements and members")]
+    Values,
+}
+
+/// Decodes a message with all that is in it.
+pub(crate) fn decode<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, WireError> {
+    let (mut message, values) = (M::default(), Cell::new(MAX_VALUES));
+    message.merge(bytes, Level { depth: 0, values: &values })?;
+    Ok(message)
+}
+
+/// Place of a message in the outermost one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level<'l> {
+    depth: usize,
+    /// Values that the outermost message may still have.
+    values: &'l Cell<usize>,
+}
+
+impl Level<'_> {
+    fn below(self) -> Self {
+        Self { depth: self.depth + 1, ..self }
+    }
 }
 
 /// A message that is built field by field.
 pub(crate) trait Message<'a>: Default {
-    /// Takes a field; unknown ones have no effect. `depth` is the level of the message, 0 for the outermost.
-    fn take(&mut self, tag: u32, value: WireValue<'a>, depth: usize) -> Result<(), WireError>;
+    /// Takes a field of a message of this level; unknown ones have no effect.
+    fn take(&mut self, tag: u32, value: WireValue<'a>, level: Level<'_>) -> Result<(), WireError>;
 
     /// Takes the fields of an encoded message, into its place: a message is not moved when it is read.
-    fn merge(&mut self, mut bytes: &'a [u8], depth: usize) -> Result<(), WireError> {
-        if depth > MAX_DEPTH {
+    fn merge(&mut self, mut bytes: &'a [u8], level: Level<'_>) -> Result<(), WireError> {
+        if level.depth > MAX_DEPTH {
             return Err(WireError::Depth);
         }
         while let Some((tag, value)) = next_field(&mut bytes)? {
-            self.take(tag, value, depth)?;
+            self.take(tag, value, level)?;
         }
         Ok(())
     }
@@ -161,22 +185,33 @@ impl<'a> WireValue<'a> {
         }
     }
 
+    /// Reads a text. What is no UTF-8 in it is replaced: senders cut texts in the middle of characters.
     #[inline(always)]
     pub(crate) fn text(self) -> Result<Cow<'a, str>, WireError> {
-        std::str::from_utf8(self.bytes()?).map(Cow::Borrowed).map_err(|_| WireError::Text)
+        let bytes = self.bytes()?;
+        Ok(std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed))
     }
 
-    /// Reads the message of a field of a message at this depth.
+    /// Reads the message of a field of a message at this level.
     #[inline(always)]
-    pub(crate) fn merge_into(self, message: &mut impl Message<'a>, depth: usize) -> Result<(), WireError> {
-        message.merge(self.bytes()?, depth + 1)
+    pub(crate) fn merge_into(
+        self,
+        message: &mut impl Message<'a>,
+        level: Level<'_>,
+    ) -> Result<(), WireError> {
+        message.merge(self.bytes()?, level.below())
     }
 
     /// Reads a message to a list, behind the others.
     #[inline(always)]
-    pub(crate) fn push_to<M: Message<'a>>(self, list: &mut Vec<M>, depth: usize) -> Result<(), WireError> {
+    pub(crate) fn push_to<M: Message<'a>>(
+        self,
+        list: &mut Vec<M>,
+        level: Level<'_>,
+    ) -> Result<(), WireError> {
         let bytes = self.bytes()?;
-        list.push_mut(M::default()).merge(bytes, depth + 1)
+        level.values.set(level.values.get().checked_sub(1).ok_or(WireError::Values)?);
+        list.push_mut(M::default()).merge(bytes, level.below())
     }
 
     fn instead_of(self, expected: WireKind) -> WireError {

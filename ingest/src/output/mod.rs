@@ -116,6 +116,11 @@ pub trait Sink: fmt::Debug + Send + Sync {
         let _ = directory;
     }
 
+    /// Ends what the sink does beside deliveries, once nothing is sent to it any more. Returns whether all of it is done.
+    async fn finish(&self) -> bool {
+        true
+    }
+
     /// Sends events in order and returns when all are acknowledged or refused for good. What passes by
     /// itself (429, 5xx, an output that is down) is retried with back-off for as long as it takes, or
     /// until `stopping`. Each event comes with its stable id, where its source has positions. What is sent

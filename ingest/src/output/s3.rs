@@ -4,6 +4,7 @@
 //! ([`upload`]) when it has its size or its age, or when the output ends. An object is there as a whole or not at all. Its name is chosen with
 //! the file, so a retry writes the same object again, also after a crash.
 
+mod records;
 mod spool;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,8 @@ use object_store::path::Path;
 use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::spool::{EncodedEvents, ObjectHeader, ObjectSpool, Rotation};
+use self::records::ObjectHeader;
+use self::spool::{EncodedEvents, ObjectSpool, Rotation};
 use self::upload::Uploader;
 use super::retry::{Backoff, prepare_codec};
 use crate::codec::{self, Codec};
@@ -50,7 +52,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct S3 {
-    uploader: Uploader,
+    uploader: Arc<Uploader>,
     /// Tells the bucket from others of the pipeline, in names of directories.
     bucket_id: String,
     encoder: Arc<ObjectEncoder>,
@@ -59,6 +61,8 @@ struct S3 {
     spool: watch::Sender<Option<Arc<ObjectSpool>>>,
     /// Becomes `true` when the output ends.
     ending: watch::Sender<bool>,
+    /// Whether all objects are written, once the output that was started has ended.
+    outcome: watch::Sender<Option<bool>>,
 }
 
 /// Makes texts of events.
@@ -182,8 +186,11 @@ impl ObjectNames {
 
 impl S3 {
     fn new(uploader: Uploader, bucket_id: String, encoder: ObjectEncoder, rotation: Rotation) -> Self {
-        let (spool, ending) = (watch::Sender::new(None), watch::Sender::new(false));
-        Self { uploader, bucket_id, encoder: Arc::new(encoder), rotation, spool, ending }
+        let encoder = Arc::new(encoder);
+        let (spool, ending, outcome) =
+            (watch::Sender::new(None), watch::Sender::new(false), watch::Sender::new(None));
+        let uploader = Arc::new(uploader);
+        Self { uploader, bucket_id, encoder, rotation, spool, ending, outcome }
     }
 
     /// Waits until the output was started and has room on disk.
@@ -215,15 +222,24 @@ impl Sink for S3 {
         let (place, names, rotation) = (root.clone(), self.encoder.names.clone(), self.rotation);
         let bucket = self.bucket_id.clone();
         let open = move || ObjectSpool::open(&place, &bucket, names.clone(), rotation);
-        let (uploader, started, ending) =
-            (self.uploader.clone(), self.spool.clone(), self.ending.subscribe());
+        let (uploader, started) = (Arc::clone(&self.uploader), self.spool.clone());
+        let (ending, outcome) = (self.ending.subscribe(), self.outcome.clone());
         tokio::spawn(async move {
             let Some((spool, finished)) = upload::open(root, open, ending.clone()).await else { return };
             let spool = Arc::new(spool);
             started.send_replace(Some(Arc::clone(&spool)));
             drop(started);
-            uploader.run(spool, finished, ending).await;
+            let all = uploader.run(spool, finished, ending).await;
+            outcome.send_replace(Some(all));
         });
+    }
+
+    async fn finish(&self) -> bool {
+        self.ending.send_replace(true);
+        // What was never started has nothing to end.
+        let is_started = self.spool.borrow().is_some();
+        !is_started
+            || self.outcome.subscribe().wait_for(Option::is_some).await.is_ok_and(|all| *all == Some(true))
     }
 
     async fn send(

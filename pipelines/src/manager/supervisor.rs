@@ -16,7 +16,7 @@ use super::stop_order::{is_in_cycle, stop_senders_first};
 use super::{
     Change, ChangeError, ManagedPipeline, PipelineRecord, PipelineRegistry, RELOAD_PATIENCE, Reloads,
 };
-use crate::runtime::{PersistedQueueOptions, Pipeline, PipelineFiles};
+use crate::runtime::{PersistedQueueOptions, Pipeline, PipelineFiles, directory_name};
 use crate::spool::Spool;
 
 /// Messages that wait for the supervisor, at most; at the bound, requests for reloads and changes wait to be made.
@@ -233,11 +233,7 @@ impl Supervisor {
 
     /// Returns what a pipeline has on disk: also a queue that has events left of an earlier run.
     fn files(&self, found: &PipelineSource) -> PipelineFiles {
-        // Ids may be more than names of files can.
-        let name: String = found.id.bytes().fold(String::new(), |name, byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name + &char::from(byte).to_string(),
-            byte => format!("{name}%{byte:02x}"),
-        });
+        let name = directory_name(&found.id);
         let config = &self.registry.config;
         let queue = config.queues.as_ref().map(|queues| queues.join(&name));
         let queue = queue.filter(|directory| found.persisted.is_some() || Spool::is_left(directory));

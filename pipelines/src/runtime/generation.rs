@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use futures::future::join_all;
 use millrace_catalog::access::Principal;
 use millrace_ingest::output::Output;
 use millrace_runtime::Error;
@@ -119,6 +120,28 @@ impl Generations {
         state.before.retain(|generation| generation.strong_count() > 0);
         state.before.push(Weak::clone(&before));
         before
+    }
+
+    /// Ends what outputs do beside deliveries. Returns whether all of it is done.
+    pub(super) async fn finish_outputs(&self) -> bool {
+        let mut outputs = Vec::new();
+        let generations = {
+            let state = self.state.read();
+            let before = state.before.iter().filter_map(Weak::upgrade);
+            before.chain([Arc::clone(&state.current)]).collect::<Vec<_>>()
+        };
+        for generation in &generations {
+            each_plugin(&generation.graph.outputs, &mut |node: &Arc<OutputNode>| {
+                outputs.push(Arc::clone(node))
+            });
+        }
+        let finished = outputs.iter().map(|node| async {
+            match &node.output {
+                Output::Sink(sink) => sink.finish().await,
+                Output::Local(_) => true,
+            }
+        });
+        join_all(finished).await.into_iter().all(|finished| finished)
     }
 
     /// Ends all of them: the pipeline waits for nothing any more.

@@ -122,6 +122,14 @@ impl QueueOnDisk {
     }
 }
 
+/// Returns the name of a pipeline's directory: ids may be more than names of files can.
+pub fn directory_name(id: &str) -> String {
+    id.bytes().fold(String::new(), |name, byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name + &char::from(byte).to_string(),
+        byte => format!("{name}%{byte:02x}"),
+    })
+}
+
 /// What a pipeline has on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PipelineFiles {
@@ -190,6 +198,20 @@ impl Pipeline {
         budget: PipelineShare,
     ) -> Self {
         Self::start_with(id.into(), graph, settings, (store, compute, budget), Arc::default(), (None, None))
+    }
+
+    /// Starts a pipeline whose outputs have a directory for their files. It must be called within a runtime.
+    pub fn start_with_outputs(
+        id: impl Into<Arc<str>>,
+        graph: Graph,
+        settings: Settings,
+        store: Arc<dyn Store>,
+        compute: Compute,
+        budget: PipelineShare,
+        outputs: PathBuf,
+    ) -> Self {
+        let parts = (store, compute, budget);
+        Self::start_with(id.into(), graph, settings, parts, Arc::default(), (None, Some(outputs)))
     }
 
     /// Starts a pipeline with its files on disk.
@@ -345,7 +367,12 @@ impl Pipeline {
             () = intake::ended(&mut give_up) => false,
         };
         if came {
-            return all;
+            let finished = self.shared.generations.finish_outputs();
+            return tokio::select! {
+                biased;
+                finished = finished => all && finished,
+                () = intake::ended(&mut give_up) => false,
+            };
         }
         tracing::warn!(pipeline = %self.shared.id, "the pipeline did not drain in time; its sources keep what is not stored");
         self.shared.cut();

@@ -219,6 +219,14 @@ async fn objects_of_s3_have_all_events_once_though_the_server_is_killed() {
         "input {{ file {{ path => \"${{DATA}}/lines.log\" start_position => 'beginning' }} }}
          output {{ s3 {{ {service} prefix => '{prefix}/%{{+yyyy}}' codec => json_lines encoding => gzip size_file => 400000 }} }}"
     );
+    // A pipeline of its own ends once its objects are written.
+    let few = format!(
+        "input {{ generator {{ count => 10 message => 'few' }} }} output {{ s3 {{ {service} prefix => '{prefix}/few' codec => json_lines }} }}"
+    );
+    let file = dir.path().join("few.conf");
+    std::fs::write(&file, few).unwrap();
+    let (code, _, errors) = run(millrace(&["pipeline", "run"]).arg(&file));
+    assert_eq!(code, Some(0), "{errors}");
     let line = |number: usize| format!("{number} {}\n", "x".repeat(100));
     std::fs::write(dir.path().join("lines.log"), (0..LINES).map(line).collect::<String>()).unwrap();
     put(dir.path(), "archive.conf", &archive);
@@ -248,14 +256,14 @@ async fn objects_of_s3_have_all_events_once_though_the_server_is_killed() {
     );
     put(dir.path(), "back.conf", &read);
     let server = start(dir.path());
-    until_count(&server, "back", LINES as u64).await;
+    until_count(&server, "back", LINES as u64 + 10).await;
     while left().count() > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let distinct = json!({"size": 0, "track_total_hits": true, "aggs": {"lines": {"cardinality": {"field": "message.keyword", "precision_threshold": 40_000}}}});
     let answer = server.search("back", &distinct).await;
-    assert_eq!(answer["aggregations"]["lines"]["value"], LINES, "{answer}");
-    assert_eq!(answer["hits"]["total"]["value"], LINES, "{answer}");
+    assert_eq!(answer["aggregations"]["lines"]["value"], LINES + 1, "{answer}");
+    assert_eq!(answer["hits"]["total"]["value"], LINES + 10, "{answer}");
     server.stop();
 }
 

@@ -130,10 +130,11 @@ fn fields_of_other_types_are_refused_with_their_record_and_unknown_ones_have_no_
     let unknown =
         [0x78, 1, 0x79, 1, 2, 3, 4, 5, 6, 7, 8, 0x7a, 1, b'x', 0x7b, 0x08, 1, 0x7c, 0x7d, 1, 2, 3, 4];
     assert_eq!(read(&[&unknown[..], &[0x10, 9]].concat()), Ok(expected));
+    let cut = print(&LogRecord { severity_text: "\u{fffd}".into(), ..Default::default() });
+    assert_eq!(read(&[0x1a, 1, 0xff]), Ok(cut));
     for (record, reason) in [
         (&[0x12, 1, b'9'][..], "a field has bytes with a length instead of a number"),
         (&[0x08, 1], "a field has a number of variable length instead of a number of eight bytes"),
-        (&[0x1a, 1, 0xff], "a text is no UTF-8"),
         (&[0x09, 1], "cut off"),
         (&[0x1a, 9, b'x'], "cut off"),
         (&[0x7c], "group"),
@@ -155,20 +156,22 @@ fn requests_without_records_are_read() {
 }
 
 #[test]
-fn deep_and_long_records_are_refused_alone() {
+fn deep_long_and_wide_records_are_refused_alone() {
     let mut deep = text("x");
     for _ in 0..200 {
         deep = AnyValue::Array(vec![deep]);
     }
     let long = "x".repeat(MAX_RECORD_BYTES + 1);
     let long = LogRecord { severity_text: long.as_str().into(), ..Default::default() };
-    let log_records = [LogRecord { body: deep, ..Default::default() }, long, LogRecord::default()];
+    // Two bytes each.
+    let wide = LogRecord { attributes: vec![KeyValue::default(); 20_000], ..Default::default() };
+    let log_records = [LogRecord { body: deep, ..Default::default() }, long, wide, LogRecord::default()];
     let log_records = log_records.iter().map(Into::into).collect();
     let scope_logs = vec![ScopeLogs { log_records, ..Default::default() }];
     let resource_logs = vec![ResourceLogs { scope_logs, ..Default::default() }];
     let records = all(Encoding::Protobuf, &LogsRequest { resource_logs }.encode_to_vec()).unwrap();
     let outcomes: Vec<_> = records.iter().map(|(_, record)| record.is_ok()).collect();
-    assert_eq!(outcomes, [false, false, true]);
+    assert_eq!(outcomes, [false, false, false, true]);
     let json = format!(
         r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{{"body":{}{}}},{{}}]}}]}}]}}"#,
         r#"{"arrayValue":{"values":["#.repeat(60),

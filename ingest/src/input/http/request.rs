@@ -50,6 +50,8 @@ pub(super) struct Service {
     bodies: BodyReader,
     /// Places of requests whose events are not stored yet.
     pending: Semaphore,
+    /// Requests of OpenTelemetry that are decoded at the same time.
+    decoding: Semaphore,
 }
 
 /// Why a request is refused.
@@ -132,8 +134,9 @@ impl millrace_listen::Service for Handler {
 impl Service {
     pub(super) fn new(settings: Arc<Settings>, context: Context, keys: Keys) -> Self {
         let pending = Semaphore::new(settings.max_pending_requests);
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let bodies = BodyReader::new(settings.max_content_length, BODY_TIMEOUT);
-        Self { settings, context, keys, bodies, pending }
+        Self { settings, context, keys, bodies, pending, decoding: Semaphore::new(processors) }
     }
 
     pub(super) fn stopping(&self) -> watch::Receiver<bool> {
@@ -226,11 +229,17 @@ impl Service {
         let service = Arc::clone(self);
         // From here on events count their headers; and what can never fit beside it is not to seem to fit later.
         drop(room_of_head);
+        // A record of OpenTelemetry takes many times its bytes while it is read.
+        let decoding = match &self.settings.otlp {
+            Some(_) => self.decoding.acquire().await.ok(),
+            None => None,
+        };
         // Parsing is not for the threads that answer.
         let parsed = tokio::task::spawn_blocking(move || service.events(&head, body, peer));
         let parsed = parsed.await;
         let (events, reservation, export) =
             parsed.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"))??;
+        drop(decoding);
         if events.is_empty() {
             return Ok(export);
         }

@@ -1,23 +1,12 @@
 //! Files on disk that become objects: texts of events, until an object of them is written.
 //!
-//! A file is a sequence of records:
-//!
-//! | bytes | what |
-//! |---|---|
-//! | 4 | length of the payload, little-endian |
-//! | 4 | CRC-32C of the payload |
-//! | … | payload |
-//!
-//! The first payload is the header as JSON: what object the file becomes. The others are texts of whole events. They are synced before
-//! their events count as delivered. A record that a crash cut off was told to nobody: it ends the file, and is left out.
-//!
 //! Each output has a directory of its own for as long as it runs, and a lock on it. What a crash or a stop left in an unlocked one is
 //! taken by the next output with the same bucket.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,18 +14,23 @@ use std::time::Duration;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use millrace_runtime::Instant;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
 use super::ObjectNames;
+use super::records::{EventReader, ObjectHeader, measure, write_record};
 
-/// Length and checksum of a record.
-const RECORD_HEAD: u64 = 8;
 /// Longest record, unless a single event is longer.
 const MAX_RECORD: usize = 4 << 20;
-/// Files that get further events. Beyond, the oldest one becomes an object.
+/// Files that get further events, and their bytes. Beyond, the oldest ones become objects.
 const MAX_OPEN: usize = 1_024;
+const MAX_OPEN_BYTES: u64 = 1 << 30;
+/// Bytes that a file counts for at least: a disk has no room for any number of files, nor has memory.
+const MIN_FILE_BYTES: u64 = 64 << 10;
 const EXTENSION: &str = "events";
+/// Failed attempts after which a file of another run is left to others.
+const MAX_FAILURES_OF_LEFT: u32 = 3;
+/// Levels of directories that may be new, and the one that they are in.
+const NEW_LEVELS: usize = 4;
 
 /// Bounds of a file that gets further events.
 #[derive(Clone, Copy, Debug)]
@@ -55,14 +49,6 @@ pub(super) struct EncodedEvents {
     pub(super) ends: Vec<usize>,
 }
 
-/// Header of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ObjectHeader {
-    /// Name of the object.
-    pub(super) key: String,
-    pub(super) is_gzip: bool,
-}
-
 /// A directory of files, locked for as long as this exists. It is removed at the end, if it is empty.
 #[derive(Debug)]
 pub(super) struct LockedDirectory {
@@ -75,7 +61,8 @@ impl LockedDirectory {
     fn lock(path: PathBuf) -> io::Result<Option<Self>> {
         let lock = File::open(&path)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Some(Self { path, _lock: lock })),
+            // The output before may have removed it.
+            Ok(()) => Ok(path.exists().then_some(Self { path, _lock: lock })),
             Err(fs::TryLockError::WouldBlock) => Ok(None),
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
@@ -96,7 +83,18 @@ pub(super) struct FinishedFile {
     pub(super) header: ObjectHeader,
     /// Bytes of its whole records.
     length: u64,
-    _directory: Arc<LockedDirectory>,
+    /// `true` if there are records behind a damaged one: it stays for people to look at.
+    is_damaged: bool,
+    /// Attempts to write its object that have failed.
+    pub(super) failures: u32,
+    directory: Arc<LockedDirectory>,
+}
+
+impl FinishedFile {
+    /// Makes a reader of its events.
+    pub(super) fn events(&self) -> EventReader {
+        EventReader::new(self.path.clone(), self.length)
+    }
 }
 
 /// A file that gets further events.
@@ -156,7 +154,13 @@ impl ObjectSpool {
     ) -> io::Result<(Self, UnboundedReceiver<FinishedFile>)> {
         let path = root.join(format!("{bucket}-{}", names.run));
         DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-        File::open(root)?.sync_all()?;
+        // Also names that are there: an earlier process may have ended before it synced them.
+        for parent in root.ancestors().take(NEW_LEVELS) {
+            match File::open(parent) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                opened => opened?.sync_all()?,
+            }
+        }
         let directory = LockedDirectory::lock(path)?.ok_or(io::ErrorKind::ResourceBusy)?;
         let (finished, receiver) = unbounded();
         let spool = Self {
@@ -204,7 +208,8 @@ impl ObjectSpool {
             return Err(error);
         }
         for ChangedFile { prefix, file, before } in changed {
-            self.bytes.send_modify(|bytes| *bytes += file.length - before.map_or(0, |(length, _)| length));
+            let known = before.map_or(0, |(length, _)| weight(length));
+            self.bytes.send_modify(|bytes| *bytes += weight(file.length) - known);
             if before.is_none() {
                 self.opened.notify_one();
             }
@@ -215,11 +220,19 @@ impl ObjectSpool {
         }
         let full = state.open.extract_if(.., |_, file| file.event_bytes >= self.rotation.max_bytes);
         let mut full: Vec<OpenFile> = full.map(|(_, file)| file).collect();
-        if let Some(excess) = state.open.len().checked_sub(MAX_OPEN).filter(|excess| *excess > 0) {
-            let mut opened: Vec<Instant> = state.open.values().map(|file| file.opened).collect();
-            opened.sort_unstable();
-            let youngest = opened[excess - 1];
-            full.extend(state.open.extract_if(.., |_, file| file.opened <= youngest).map(|(_, file)| file));
+        let mut oldest: Vec<(Instant, String)> = Vec::new();
+        let mut open_bytes: u64 = state.open.values().map(|file| weight(file.length)).sum();
+        if state.open.len() > MAX_OPEN || open_bytes > MAX_OPEN_BYTES {
+            oldest.extend(state.open.iter().map(|(prefix, file)| (file.opened, prefix.clone())));
+            oldest.sort_unstable();
+        }
+        for (_, prefix) in oldest {
+            if state.open.len() <= MAX_OPEN && open_bytes <= MAX_OPEN_BYTES {
+                break;
+            }
+            let file = state.open.remove(&prefix);
+            open_bytes -= file.as_ref().map_or(0, |file| weight(file.length));
+            full.extend(file);
         }
         full.into_iter().for_each(|file| self.finish(&mut state, file));
         Ok(())
@@ -311,7 +324,8 @@ impl ObjectSpool {
         let OpenFile { path, header, length, .. } = file;
         if let Some(finished) = &state.finished {
             let directory = Arc::clone(&self.directory);
-            let _ = finished.unbounded_send(FinishedFile { path, header, length, _directory: directory });
+            let file = FinishedFile { path, header, length, is_damaged: false, failures: 0, directory };
+            let _ = finished.unbounded_send(file);
         }
     }
 
@@ -345,8 +359,12 @@ impl ObjectSpool {
             if !is_ours || entry.path() == self.directory.path {
                 continue;
             }
-            let Some(directory) = LockedDirectory::lock(entry.path())? else { continue };
-            let directory = Arc::new(directory);
+            let directory = match LockedDirectory::lock(entry.path()) {
+                Ok(Some(directory)) => Arc::new(directory),
+                Ok(None) => continue,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
             let mut left: Vec<PathBuf> = fs::read_dir(&directory.path)?
                 .map(|file| file.map(|file| file.path()))
                 .filter(|path| path.as_ref().is_ok_and(|path| path.extension() == Some(EXTENSION.as_ref())))
@@ -364,118 +382,84 @@ impl ObjectSpool {
         directory: &Arc<LockedDirectory>,
     ) {
         match measure(&path) {
-            Ok(Some((header, length))) => {
-                self.bytes.send_modify(|bytes| *bytes += length);
-                let _directory = Arc::clone(directory);
-                let _ = finished.unbounded_send(FinishedFile { path, header, length, _directory });
+            Ok(Some((header, length, is_damaged))) => {
+                self.bytes.send_modify(|bytes| *bytes += weight(length));
+                let directory = Arc::clone(directory);
+                let file = FinishedFile { path, header, length, is_damaged, failures: 0, directory };
+                let _ = finished.unbounded_send(file);
             }
             // A crash was faster than its first event.
             Ok(None) => drop(fs::remove_file(&path)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => set_aside(&path, &error),
+            // The next look may find it readable.
             Err(error) => {
-                let kept = path.with_extension("damaged");
-                let renamed = fs::rename(&path, &kept);
-                tracing::error!(%error, ?renamed, path = %kept.display(), "a file of the output s3 cannot be read, and becomes no object");
+                tracing::warn!(%error, path = %path.display(), "a file of the output s3 cannot be read for now");
             }
         }
+    }
+
+    /// Puts a file at the end of those whose objects are to be written, unless the output has ended. Then it stays for the next one, as does
+    /// one of another run whose attempts fail: it may be another output's.
+    pub(super) fn put_back(&self, file: FinishedFile) {
+        let Some(finished) = self.state.lock().finished.clone() else { return };
+        let is_left = !Arc::ptr_eq(&file.directory, &self.directory);
+        if is_left && file.failures >= MAX_FAILURES_OF_LEFT {
+            self.bytes.send_modify(|bytes| *bytes = bytes.saturating_sub(weight(file.length)));
+        } else {
+            let _ = finished.unbounded_send(file);
+        }
+    }
+
+    /// Returns whether the objects of all files are written.
+    pub(super) fn is_empty(&self) -> bool {
+        *self.bytes.borrow() == 0
+    }
+
+    /// Tells of files whose bucket no running output has.
+    ///
+    /// # Errors
+    /// A directory cannot be read.
+    pub(super) fn warn_of_foreign(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.root)? {
+            let path = entry?.path();
+            let is_ours =
+                path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&self.bucket));
+            // An empty one is removed by this.
+            let is_free = !is_ours && matches!(LockedDirectory::lock(path.clone()), Ok(Some(_)));
+            if is_free && path.exists() {
+                tracing::warn!(path = %path.display(), "files there wait for an output s3 with their bucket and endpoint, which does not run in this pipeline");
+            }
+        }
+        Ok(())
     }
 
     /// Removes a file whose object is written.
     pub(super) fn remove(&self, file: &FinishedFile) {
-        if let Err(error) = fs::remove_file(&file.path) {
+        if file.is_damaged {
+            let error =
+                io::Error::new(io::ErrorKind::InvalidData, "there are events behind a damaged record");
+            set_aside(&file.path, &error);
+        } else if let Err(error) = fs::remove_file(&file.path) {
             tracing::warn!(%error, path = %file.path.display(), "a file of the output s3 is an object, and cannot be removed");
         }
-        self.bytes.send_modify(|bytes| *bytes = bytes.saturating_sub(file.length));
+        self.bytes.send_modify(|bytes| *bytes = bytes.saturating_sub(weight(file.length)));
+    }
+
+    /// Gives a file up that cannot be read.
+    pub(super) fn give_up(&self, file: &FinishedFile, error: &io::Error) {
+        set_aside(&file.path, error);
+        self.bytes.send_modify(|bytes| *bytes = bytes.saturating_sub(weight(file.length)));
     }
 }
 
-/// Writes a record at an offset; returns its length.
-fn write_record(file: &File, at: u64, payload: &[u8]) -> io::Result<u64> {
-    let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
-    let head = [length.to_le_bytes(), crc32c::crc32c(payload).to_le_bytes()].concat();
-    file.write_all_at(&head, at)?;
-    file.write_all_at(payload, at + RECORD_HEAD)?;
-    Ok(RECORD_HEAD + u64::from(length))
+/// Bytes that a file counts for.
+fn weight(length: u64) -> u64 {
+    length.max(MIN_FILE_BYTES)
 }
 
-/// Reads a file that was left; returns its header, and the bytes of its whole records. `None` where it has no event.
-fn measure(path: &Path) -> io::Result<Option<(ObjectHeader, u64)>> {
-    let all = fs::metadata(path)?.len();
-    if all == 0 {
-        return Ok(None);
-    }
-    let mut records = RecordReader::open(path, all)?;
-    let header = records.next()?.ok_or_else(|| io::Error::other("it has no header"))?;
-    let header = serde_json::from_slice(&header)?;
-    let events = records.at;
-    while records.next()?.is_some() {}
-    let whole = records.at;
-    if whole < all {
-        let cut_off = all - whole;
-        tracing::warn!(path = %path.display(), cut_off, "a file of the output s3 ends in a record that is not whole, as after a crash: it is read up to there");
-    }
-    Ok((whole > events).then_some((header, whole)))
-}
-
-/// Reader of the records of a file.
-#[derive(Debug)]
-struct RecordReader {
-    file: File,
-    at: u64,
-    length: u64,
-}
-
-impl RecordReader {
-    fn open(path: &Path, length: u64) -> io::Result<Self> {
-        Ok(Self { file: File::open(path)?, at: 0, length })
-    }
-
-    /// Reads the next payload; `None` behind the last whole record.
-    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let left = self.length - self.at;
-        if left < RECORD_HEAD {
-            return Ok(None);
-        }
-        let mut head = [0; RECORD_HEAD as usize];
-        self.file.read_exact(&mut head)?;
-        let [a, b, c, d, sum @ ..] = head;
-        let (length, sum) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(sum));
-        if u64::from(length) > left - RECORD_HEAD {
-            return Ok(None);
-        }
-        let mut payload = vec![0; length as usize];
-        self.file.read_exact(&mut payload)?;
-        if crc32c::crc32c(&payload) != sum {
-            return Ok(None);
-        }
-        self.at += RECORD_HEAD + u64::from(length);
-        Ok(Some(payload))
-    }
-}
-
-/// Reader of the events of a finished file.
-#[derive(Debug)]
-pub(super) struct EventReader(RecordReader);
-
-impl EventReader {
-    /// Opens a file.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub(super) fn open(file: &FinishedFile) -> io::Result<Self> {
-        let mut records = RecordReader::open(&file.path, file.length)?;
-        records.next()?;
-        Ok(Self(records))
-    }
-
-    /// Reads the text of the next events; `None` behind the last.
-    ///
-    /// # Errors
-    /// The file cannot be read, or was damaged.
-    pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let text = self.0.next()?;
-        if text.is_none() && self.0.at < self.0.length {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a record of the file is damaged"));
-        }
-        Ok(text)
-    }
+/// Renames a file that is damaged, so that nobody reads it again.
+fn set_aside(path: &Path, error: &io::Error) {
+    let kept = path.with_extension("damaged");
+    let renamed = fs::rename(path, &kept);
+    tracing::error!(%error, ?renamed, path = %kept.display(), "a file of the output s3 cannot be read as a whole, and stays");
 }

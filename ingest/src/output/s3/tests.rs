@@ -12,7 +12,6 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
-use super::spool::EventReader;
 use super::*;
 use crate::input::testing::options;
 
@@ -191,14 +190,16 @@ fn what_a_crash_leaves_is_written_once() {
     });
     crashed.shutdown_background();
     drop(output);
-    let left = files(&directory);
+    let mut left = files(&directory);
+    left.sort();
     assert_eq!(left.len(), 2);
     // The last write was cut off, a file was only made, and another one was damaged.
     let mut torn = fs::OpenOptions::new().append(true).open(&left[0]).unwrap();
     torn.write_all(&[9, 0, 0, 0, 1, 2, 3, 4, b'{']).unwrap();
     fs::write(left[0].with_file_name("00000000000000000007.events"), b"").unwrap();
+    fs::write(left[0].with_file_name("00000000000000000006.events"), b"cut off").unwrap();
     let damaged = left[0].with_file_name("00000000000000000008.events");
-    fs::write(&damaged, b"no record").unwrap();
+    fs::write(&damaged, [&[3, 0, 0, 0][..], b"no record of events"].concat()).unwrap();
     let foreign = directory.path().join("s3/c-one");
     fs::create_dir(&foreign).unwrap();
     fs::copy(&left[1], foreign.join("00000000000000000000.events")).unwrap();
@@ -233,10 +234,16 @@ fn what_cannot_be_written_at_the_end_of_an_output_is_for_the_next_one() {
         let output = start(Arc::new(unreachable), &directory, GATHERED, names("one", false));
         send(&output, &["a"]).await;
         let next = start(store.clone(), &directory, GATHERED, names("two", false));
-        drop(output);
+        // Before it ends, it tries on.
         sleep(10 * MINUTE).await;
+        assert_eq!(users(&store).await, [""; 0]);
+        assert!(!output.finish().await);
+        drop(output);
+        sleep(2 * MINUTE).await;
         assert_eq!(users(&store).await, ["a"]);
         send(&next, &["b"]).await;
+        assert!(next.finish().await);
+        assert_eq!(users(&store).await, ["a", "b"]);
     });
 }
 
@@ -265,7 +272,7 @@ fn of_a_delivery_that_cannot_be_written_nothing_stays() {
     spool.append(&all).unwrap_err();
     let mut found = Vec::new();
     while let Ok(file) = finished.try_recv() {
-        let mut reader = EventReader::open(&file).unwrap();
+        let mut reader = file.events();
         let mut text = Vec::new();
         while let Some(read) = reader.next().unwrap() {
             text.extend(read);
@@ -276,6 +283,51 @@ fn of_a_delivery_that_cannot_be_written_nothing_stays() {
     let expected =
         [("a", "12345"), ("a", "67"), ("b", "8")].map(|(prefix, text)| (prefix.to_owned(), text.to_owned()));
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_file_that_was_damaged_in_its_middle_stays() {
+    let directory = TempDir::new().unwrap();
+    let rotation = Rotation { max_bytes: 1 << 20, max_age: None };
+    let (spool, _finished) = ObjectSpool::open(directory.path(), "b", names("one", false), rotation).unwrap();
+    for text in ["1", "2", "3"] {
+        let events = EncodedEvents { text: text.as_bytes().to_vec(), ends: vec![1] };
+        spool.append(&BTreeMap::from([("p".to_owned(), events)])).unwrap();
+    }
+    drop(spool);
+    let path = directory.path().join("b-one/00000000000000000000.events");
+    let mut bytes = fs::read(&path).unwrap();
+    // A record of one byte has nine.
+    let second = bytes.len() - 10;
+    assert_eq!(bytes[second], b'2');
+    bytes[second] = b'x';
+    fs::write(&path, bytes).unwrap();
+    let (spool, mut finished) =
+        ObjectSpool::open(directory.path(), "b", names("two", false), rotation).unwrap();
+    spool.take_left().unwrap();
+    let file = finished.try_recv().unwrap();
+    let mut reader = file.events();
+    assert_eq!(reader.next().unwrap(), Some(b"1".to_vec()));
+    assert_eq!(reader.next().unwrap(), None);
+    assert!(!spool.is_empty());
+    spool.remove(&file);
+    assert!(spool.is_empty() && !path.exists() && path.with_extension("damaged").exists());
+}
+
+#[test]
+fn the_oldest_of_many_files_are_objects() {
+    let directory = TempDir::new().unwrap();
+    let rotation = Rotation { max_bytes: 1 << 30, max_age: None };
+    let (spool, mut finished) =
+        ObjectSpool::open(directory.path(), "b", names("run", false), rotation).unwrap();
+    let one = |number: usize| (format!("{number:05}"), EncodedEvents { text: vec![b'x'], ends: vec![1] });
+    spool.append(&(0..1_000).map(one).collect()).unwrap();
+    assert!(finished.try_recv().is_err());
+    spool.append(&(1_000..1_030).map(one).collect()).unwrap();
+    let keys: Vec<_> = std::iter::from_fn(|| finished.try_recv().ok()).map(|file| file.header.key).collect();
+    assert_eq!(keys.len(), 6);
+    assert!(keys.iter().all(|key| key.starts_with("00")), "{keys:?}");
+    assert_eq!(*spool.bytes().borrow(), 1_030 * (64 << 10));
 }
 
 #[test]

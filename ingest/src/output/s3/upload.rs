@@ -4,6 +4,7 @@ use std::io;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,30 +12,26 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::StreamExt as _;
 use futures::channel::mpsc::UnboundedReceiver;
-use object_store::buffered::BufWriter;
+use millrace_runtime::Instant;
 use object_store::path::Path;
-use object_store::{Attribute, Attributes, ObjectStore};
-use tokio::io::AsyncWriteExt as _;
+use object_store::{Attribute, Attributes, ObjectStore, PutMultipartOptions, PutOptions};
 use tokio::sync::watch;
 
-use super::spool::{EventReader, FinishedFile, ObjectSpool};
+use super::records::EventReader;
+use super::spool::{FinishedFile, ObjectSpool};
 use super::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::input::stopped;
 use crate::offload::offload;
 use crate::output::retry::Backoff;
 use crate::s3_bucket;
 
-/// Bytes of an object that are sent at once; a longer one is sent in parts of as many.
+/// Bytes of an object that are sent at once; a longer one is sent in parts of that size.
 const PART_BYTES: usize = 8 << 20;
-/// Bytes of events that are compressed before the next are read.
-const PIECE_BYTES: usize = 1 << 20;
 /// Time between looks for what other runs left.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
-/// Attempts to write an object once the output has ended; what is left then is for the next one.
-const LAST_ATTEMPTS: usize = 3;
 
 /// Where objects go.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Uploader {
     pub(super) bucket: String,
     pub(super) store: Arc<dyn ObjectStore>,
@@ -42,70 +39,101 @@ pub(super) struct Uploader {
     pub(super) concurrency: usize,
 }
 
+/// Failure to write an object.
+#[derive(Debug, thiserror::Error)]
+enum UploadError {
+    /// Its file.
+    #[error(transparent)]
+    File(#[from] io::Error),
+    /// Its bucket.
+    #[error(transparent)]
+    Bucket(#[from] object_store::Error),
+}
+
 impl Uploader {
-    /// Finishes files at their age and writes their objects, until the output ends. Then all files are finished, and the last objects
-    /// are written.
+    /// Finishes files at their age and writes their objects, until the output ends. Then all files are finished, and each has one more
+    /// attempt, up to the first that fails. Returns whether all objects are written.
     pub(super) async fn run(
-        self,
+        self: Arc<Self>,
         spool: Arc<ObjectSpool>,
         finished: UnboundedReceiver<FinishedFile>,
         ending: watch::Receiver<bool>,
-    ) {
+    ) -> bool {
+        let has_failed = Arc::new(AtomicBool::new(false));
         let uploads = finished.for_each_concurrent(self.concurrency, |file| {
-            self.clone().upload(Arc::clone(&spool), file, ending.clone())
+            Arc::clone(&self).upload(Arc::clone(&spool), file, ending.clone(), Arc::clone(&has_failed))
         });
         tokio::join!(finish_files(&spool, ending.clone()), uploads);
+        spool.is_empty()
     }
 
-    /// Writes an object, however long that takes, and removes its file. A file of which that fails once the output has ended stays.
-    async fn upload(self, spool: Arc<ObjectSpool>, file: FinishedFile, mut ending: watch::Receiver<bool>) {
-        let file = Arc::new(file);
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let mut last_attempts = 0;
-        while let Err(error) = self.write(&file).await {
-            tracing::warn!(%error, bucket = self.bucket, key = file.header.key, "the output s3 cannot write an object, it tries again");
-            if *ending.borrow() {
-                last_attempts += 1;
-                if last_attempts == LAST_ATTEMPTS {
-                    return;
-                }
-                tokio::time::sleep(FIRST_PAUSE).await;
-            } else {
-                let _ = backoff.wait(&mut ending).await;
-            }
+    /// Makes an attempt to write an object, and removes its file. Where that fails, the file waits for its next turn: others are not to wait
+    /// for what their bucket does not take.
+    async fn upload(
+        self: Arc<Self>,
+        spool: Arc<ObjectSpool>,
+        mut file: FinishedFile,
+        mut ending: watch::Receiver<bool>,
+        has_failed: Arc<AtomicBool>,
+    ) {
+        if has_failed.load(Ordering::Relaxed) {
+            return;
         }
-        offload(move || spool.remove(&file)).await;
+        let error = match self.write(&file).await {
+            Ok(()) => return offload(move || spool.remove(&file)).await,
+            Err(UploadError::File(error))
+                if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound) =>
+            {
+                return offload(move || spool.give_up(&file, &error)).await;
+            }
+            Err(error) => error,
+        };
+        tracing::warn!(%error, bucket = self.bucket, key = file.header.key, "the output s3 cannot write an object, it tries again");
+        file.failures += 1;
+        if *ending.borrow() {
+            has_failed.store(true, Ordering::Relaxed);
+            return;
+        }
+        let mut backoff = Backoff::new(FIRST_PAUSE * 2_u32.pow(file.failures.min(6) - 1), LONGEST_PAUSE);
+        tokio::spawn(async move {
+            let _ = backoff.wait(&mut ending).await;
+            offload(move || spool.put_back(file)).await;
+        });
     }
 
-    async fn write(&self, file: &Arc<FinishedFile>) -> io::Result<()> {
+    async fn write(&self, file: &FinishedFile) -> Result<(), UploadError> {
         let media_type = if file.header.is_gzip { "application/gzip" } else { "text/plain" };
         let attributes = Attributes::from_iter([(Attribute::ContentType, media_type)]);
-        let key = Path::parse(&file.header.key).map_err(io::Error::other)?;
-        let mut object = BufWriter::with_capacity(Arc::clone(&self.store), key, PART_BYTES)
-            .with_attributes(attributes)
-            .with_max_concurrency(1);
-        if let Err(error) = fill(&mut object, file).await {
+        let key = Path::parse(&file.header.key).map_err(object_store::Error::from)?;
+        let (content, first) = ContentReader::new(file).part().await?;
+        let (mut content, second) = content.part().await?;
+        let first = first.unwrap_or_default();
+        let Some(second) = second else {
+            let put = self.store.put_opts(&key, first.into(), PutOptions::from(attributes));
+            s3_bucket::with_write_timeout(put).await?;
+            return Ok(());
+        };
+        let begin = self.store.put_multipart_opts(&key, PutMultipartOptions::from(attributes));
+        let mut upload = s3_bucket::with_write_timeout(begin).await?;
+        let parts = async {
+            for part in [first, second] {
+                s3_bucket::with_write_timeout(upload.put_part(part.into())).await?;
+            }
+            loop {
+                let part;
+                (content, part) = content.part().await?;
+                let Some(part) = part else { break };
+                s3_bucket::with_write_timeout(upload.put_part(part.into())).await?;
+            }
+            s3_bucket::with_write_timeout(upload.complete()).await?;
+            Ok(())
+        };
+        let written: Result<(), UploadError> = parts.await;
+        if written.is_err() {
             // Parts without an object cost as much as one.
-            let _ = s3_bucket::with_write_timeout(object.abort()).await;
-            return Err(error);
+            let _ = s3_bucket::with_write_timeout(upload.abort()).await;
         }
-        s3_bucket::with_write_timeout(async { Ok(object.shutdown().await) }).await?
-    }
-}
-
-/// Sends the events of a file.
-async fn fill(object: &mut BufWriter, file: &Arc<FinishedFile>) -> io::Result<()> {
-    let opened = Arc::clone(file);
-    let mut content = offload(move || ContentReader::open(&opened)).await?;
-    loop {
-        let piece;
-        (content, piece) = offload(move || {
-            let piece = content.next();
-            (content, piece)
-        })
-        .await;
-        let Some(piece) = piece? else { return Ok(()) };
-        s3_bucket::with_write_timeout(object.put(piece)).await?;
+        written
     }
 }
 
@@ -114,26 +142,47 @@ struct ContentReader {
     events: EventReader,
     /// Encoder until the end of the events.
     gzip: Option<GzEncoder<Vec<u8>>>,
+    /// Bytes of the next part that were read with the last one.
+    left: Vec<u8>,
 }
 
 impl ContentReader {
-    fn open(file: &FinishedFile) -> io::Result<Self> {
+    fn new(file: &FinishedFile) -> Self {
         let gzip = file.header.is_gzip.then(|| GzEncoder::new(Vec::new(), Compression::default()));
-        Ok(Self { events: EventReader::open(file)?, gzip })
+        Self { events: file.events(), gzip, left: Vec::new() }
     }
 
-    fn next(&mut self) -> io::Result<Option<Bytes>> {
-        let mut read = 0;
+    /// Reads the next part; `None` behind the last one.
+    async fn part(mut self) -> io::Result<(Self, Option<Bytes>)> {
+        offload(move || {
+            let part = self.read_part()?;
+            Ok((self, part))
+        })
+        .await
+    }
+
+    fn read_part(&mut self) -> io::Result<Option<Bytes>> {
+        let mut part = std::mem::take(&mut self.left);
+        while part.len() < PART_BYTES {
+            match self.read()? {
+                Some(more) => part.extend_from_slice(&more),
+                None => break,
+            }
+        }
+        // All parts but the last have the same size: some services want that.
+        self.left = part.split_off(part.len().min(PART_BYTES));
+        Ok((!part.is_empty()).then(|| part.into()))
+    }
+
+    /// Reads the next bytes; `None` behind the last ones.
+    fn read(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             let text = self.events.next()?;
-            let Some(encoder) = &mut self.gzip else { return Ok(text.map(Bytes::from)) };
-            let Some(text) = text else {
-                return self.gzip.take().map(|encoder| encoder.finish().map(Bytes::from)).transpose();
-            };
+            let Some(encoder) = &mut self.gzip else { return Ok(text) };
+            let Some(text) = text else { return self.gzip.take().map(GzEncoder::finish).transpose() };
             encoder.write_all(&text)?;
-            read += text.len();
-            if read >= PIECE_BYTES {
-                return Ok(Some(std::mem::take(encoder.get_mut()).into()));
+            if !encoder.get_ref().is_empty() {
+                return Ok(Some(std::mem::take(encoder.get_mut())));
             }
         }
     }
@@ -141,16 +190,22 @@ impl ContentReader {
 
 /// Finishes files at their age until the output ends, and then all of them. Files that other runs left are finished, too.
 async fn finish_files(spool: &Arc<ObjectSpool>, mut ending: watch::Receiver<bool>) {
+    let began = Instant::now();
+    let mut has_warned = false;
     loop {
         let looking = Arc::clone(spool);
+        // By the second look, others have taken what is theirs.
+        let warns = !has_warned && began.elapsed() >= LOOK_INTERVAL;
+        has_warned |= warns;
         let next = offload(move || {
-            if let Err(error) = looking.take_left() {
+            let foreign = if warns { looking.warn_of_foreign() } else { Ok(()) };
+            if let Err(error) = looking.take_left().and(foreign) {
                 tracing::warn!(%error, "files that another run of the output s3 left cannot be read");
             }
             looking.finish_old()
         })
         .await;
-        let look = tokio::time::Instant::now() + LOOK_INTERVAL;
+        let look = Instant::now() + LOOK_INTERVAL;
         tokio::select! {
             biased;
             () = stopped(&mut ending) => break,
