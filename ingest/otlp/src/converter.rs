@@ -183,7 +183,7 @@ impl Converter {
     }
 }
 
-/// What the documents of a context's records have in common.
+/// Texts that the documents of a context's records share.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ContextTexts {
     /// Their data stream, unless one of their own attributes chooses another.

@@ -72,7 +72,7 @@ pub struct RecordContext<'a> {
     pub scope: InstrumentationScope<'a>,
     /// Schema of the scope.
     pub scope_schema_url: Cow<'a, str>,
-    /// What the converter of these records makes of it, once for all of them.
+    /// Texts that the converter of these records makes of it, once for all of them.
     pub(crate) texts: OnceCell<ContextTexts>,
 }
 

@@ -1,7 +1,7 @@
 //! Fields of protobuf, read in place: texts and bytes are borrowed from the request.
 //!
-//! What reads a field is inlined wherever it is called: a record has some thirty fields of a few bytes each, and calls with their
-//! results through memory take half of the time otherwise.
+//! Functions that read a field are inlined wherever they are called. A record has some thirty fields of a few bytes each: calls, with
+//! their results through memory, would take half of the time.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -23,7 +23,7 @@ pub(crate) enum WireValue<'a> {
     Fixed32(u32),
     /// Eight bytes.
     Fixed64(u64),
-    /// What has a length: text, bytes or a message.
+    /// Bytes with a length: text, bytes or a message.
     Bytes(&'a [u8]),
 }
 

@@ -61,7 +61,7 @@ struct S3 {
     spool: watch::Sender<Option<Arc<ObjectSpool>>>,
     /// Becomes `true` when the output ends.
     ending: watch::Sender<bool>,
-    /// Whether all objects are written, once the output that was started has ended.
+    /// `true` if all objects are written; `None` until the output that was started has ended.
     outcome: watch::Sender<Option<bool>>,
 }
 

@@ -231,7 +231,7 @@ impl Supervisor {
         others.iter().filter_map(|managed| managed.state.lock().pipeline.clone()).collect()
     }
 
-    /// Returns what a pipeline has on disk: also a queue that has events left of an earlier run.
+    /// Returns a pipeline's files on disk: also a queue that has events left of an earlier run.
     fn files(&self, found: &PipelineSource) -> PipelineFiles {
         let name = directory_name(&found.id);
         let config = &self.registry.config;

@@ -130,7 +130,7 @@ pub fn directory_name(id: &str) -> String {
     })
 }
 
-/// What a pipeline has on disk.
+/// Files of a pipeline on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PipelineFiles {
     /// Directory for files of outputs; without one, outputs that need it wait.

@@ -22,6 +22,7 @@ use std::time::Duration;
 use chrono::Utc;
 use millrace_ingest::budget::Reservation;
 use millrace_ingest::{Ack, Event};
+use millrace_runtime::disk::{Disk as _, SystemDisk};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -95,7 +96,7 @@ impl Spool {
     /// # Errors
     /// The directory cannot be made or read.
     pub(crate) fn open(directory: PathBuf, max_bytes: u64, note: FaultReporter) -> io::Result<Arc<Self>> {
-        fs::create_dir_all(&directory)?;
+        SystemDisk.create_dir_all(&directory).map_err(io::Error::other)?;
         let segments = segment::list(&directory)?;
         // What a crash cut off behind the last record stays where it is: writing goes on in another file.
         let first = segments.first().map_or(0, |(number, _)| *number);

@@ -15,8 +15,7 @@ fn text(text: &str) -> AnyValue<'_> {
     AnyValue::Text(text.into())
 }
 
-/// What is around a record, and the record or the reason why it is refused, as they are printed: records last no longer than
-/// they are read.
+/// A context, and its record or the reason why that is refused. They are printed, since records last no longer than they are read.
 type PrintedRecord = (String, Result<String, String>);
 
 fn print(value: &impl std::fmt::Debug) -> String {

@@ -9,6 +9,7 @@
 //! The first payload is the header as JSON: what object the file becomes. The others are texts of whole events. They are synced before
 //! their events count as delivered. A record that a crash cut off was told to nobody: it ends the file, and is left out.
 
+use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
@@ -27,6 +28,11 @@ pub(super) struct ObjectHeader {
     pub(super) is_gzip: bool,
 }
 
+/// Makes the error of a file whose content is damaged.
+pub(super) fn damage(reason: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
 /// Writes a record at an offset; returns its length.
 pub(super) fn write_record(file: &File, at: u64, payload: &[u8]) -> io::Result<u64> {
     let length = u32::try_from(payload.len()).map_err(io::Error::other)?;
@@ -43,15 +49,13 @@ pub(super) fn measure(path: &Path) -> io::Result<Option<(ObjectHeader, u64, bool
     let mut records = RecordReader::open(path, all)?;
     let Some(header) = records.next()? else {
         // Without a whole header, it was never synced; unless it has more than a header.
-        let fault = io::Error::new(io::ErrorKind::InvalidData, "its header is damaged");
-        return if records.skip()? { Err(fault) } else { Ok(None) };
+        return if records.skip()? { Err(damage("its header is damaged")) } else { Ok(None) };
     };
     // A disk may have had room for it, and no content yet.
     if header.is_empty() {
         return Ok(None);
     }
-    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    let header = serde_json::from_slice(&header).map_err(invalid)?;
+    let header = serde_json::from_slice(&header).map_err(damage)?;
     let events = records.at;
     while records.next()?.is_some() {}
     let whole = records.at;
@@ -62,7 +66,7 @@ pub(super) fn measure(path: &Path) -> io::Result<Option<(ObjectHeader, u64, bool
         tracing::warn!(%path, cut_off, is_damaged, "a file of the output s3 ends in a record that is not whole, as after a crash: it is read up to there");
     }
     if is_damaged && whole == events {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "its first record is damaged"));
+        return Err(damage("its first record is damaged"));
     }
     Ok((whole > events).then_some((header, whole, is_damaged)))
 }
@@ -143,7 +147,7 @@ impl EventReader {
         };
         let text = records.next()?;
         if text.is_none() && records.at < self.length {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a record of the file is damaged"));
+            return Err(damage("a record of the file is damaged"));
         }
         Ok(text)
     }

@@ -4,20 +4,21 @@
 //! taken by the next output with the same bucket.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use millrace_runtime::Instant;
+use millrace_runtime::disk::{Disk as _, SystemDisk};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::ObjectNames;
-use super::records::{EventReader, ObjectHeader, measure, write_record};
+use super::records::{EventReader, ObjectHeader, damage, measure, write_record};
 
 /// Longest record, unless a single event is longer.
 const MAX_RECORD: usize = 4 << 20;
@@ -29,8 +30,6 @@ const MIN_FILE_BYTES: u64 = 64 << 10;
 const EXTENSION: &str = "events";
 /// Failed attempts after which a file of another run is left to others.
 const MAX_FAILURES_OF_LEFT: u32 = 3;
-/// Levels of directories that may be new, and the one that they are in.
-const NEW_LEVELS: usize = 4;
 
 /// Bounds of a file that gets further events.
 #[derive(Clone, Copy, Debug)]
@@ -153,14 +152,7 @@ impl ObjectSpool {
         rotation: Rotation,
     ) -> io::Result<(Self, UnboundedReceiver<FinishedFile>)> {
         let path = root.join(format!("{bucket}-{}", names.run));
-        DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-        // Also names that are there: an earlier process may have ended before it synced them.
-        for parent in root.ancestors().take(NEW_LEVELS) {
-            match File::open(parent) {
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-                opened => opened?.sync_all()?,
-            }
-        }
+        SystemDisk.create_dir_all(&path).map_err(io::Error::other)?;
         let directory = LockedDirectory::lock(path)?.ok_or(io::ErrorKind::ResourceBusy)?;
         let (finished, receiver) = unbounded();
         let spool = Self {
@@ -404,7 +396,7 @@ impl ObjectSpool {
         let Some(finished) = self.state.lock().finished.clone() else { return };
         let is_left = !Arc::ptr_eq(&file.directory, &self.directory);
         if is_left && file.failures >= MAX_FAILURES_OF_LEFT {
-            self.bytes.send_modify(|bytes| *bytes = bytes.saturating_sub(weight(file.length)));
+            self.release(&file);
         } else {
             let _ = finished.unbounded_send(file);
         }
@@ -436,18 +428,22 @@ impl ObjectSpool {
     /// Removes a file whose object is written.
     pub(super) fn remove(&self, file: &FinishedFile) {
         if file.is_damaged {
-            let error =
-                io::Error::new(io::ErrorKind::InvalidData, "there are events behind a damaged record");
-            set_aside(&file.path, &error);
-        } else if let Err(error) = fs::remove_file(&file.path) {
+            return self.give_up(file, &damage("there are events behind a damaged record"));
+        }
+        if let Err(error) = fs::remove_file(&file.path) {
             tracing::warn!(%error, path = %file.path.display(), "a file of the output s3 is an object, and cannot be removed");
         }
-        self.bytes.send_modify(|bytes| *bytes = bytes.saturating_sub(weight(file.length)));
+        self.release(file);
     }
 
     /// Gives a file up that cannot be read.
     pub(super) fn give_up(&self, file: &FinishedFile, error: &io::Error) {
         set_aside(&file.path, error);
+        self.release(file);
+    }
+
+    /// Makes room for as many bytes as a file counts for.
+    fn release(&self, file: &FinishedFile) {
         self.bytes.send_modify(|bytes| *bytes = bytes.saturating_sub(weight(file.length)));
     }
 }

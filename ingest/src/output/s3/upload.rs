@@ -30,7 +30,7 @@ const PART_BYTES: usize = 8 << 20;
 /// Time between looks for what other runs left.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Where objects go.
+/// Writer of objects to a bucket.
 #[derive(Debug)]
 pub(super) struct Uploader {
     pub(super) bucket: String,
@@ -188,24 +188,28 @@ impl ContentReader {
     }
 }
 
-/// Finishes files at their age until the output ends, and then all of them. Files that other runs left are finished, too.
+/// Finishes files at their age until the output ends, and then all of them. Files that other runs left are looked for at intervals, and
+/// finished, too.
 async fn finish_files(spool: &Arc<ObjectSpool>, mut ending: watch::Receiver<bool>) {
-    let began = Instant::now();
-    let mut has_warned = false;
+    let (mut looks, mut look) = (0_u64, Instant::now());
     loop {
         let looking = Arc::clone(spool);
+        let looks_now = Instant::now() >= look;
+        if looks_now {
+            looks += 1;
+            look = Instant::now() + LOOK_INTERVAL;
+        }
         // By the second look, others have taken what is theirs.
-        let warns = !has_warned && began.elapsed() >= LOOK_INTERVAL;
-        has_warned |= warns;
+        let warns = looks_now && looks == 2;
         let next = offload(move || {
             let foreign = if warns { looking.warn_of_foreign() } else { Ok(()) };
-            if let Err(error) = looking.take_left().and(foreign) {
+            let left = if looks_now { looking.take_left() } else { Ok(()) };
+            if let Err(error) = left.and(foreign) {
                 tracing::warn!(%error, "files that another run of the output s3 left cannot be read");
             }
             looking.finish_old()
         })
         .await;
-        let look = Instant::now() + LOOK_INTERVAL;
         tokio::select! {
             biased;
             () = stopped(&mut ending) => break,
